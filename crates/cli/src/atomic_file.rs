@@ -1,4 +1,4 @@
-//! Files that are there whole, or not at all.
+//! Atomic writes: a file is there complete, or not at all.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -6,19 +6,19 @@ use std::path::Path;
 use anyhow::Context as _;
 use tempfile::NamedTempFile;
 
-/// Writes a file in place of whatever has its name.
+/// Writes a file, and replaces any file of that name.
 pub fn replace(to: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let written = || beside(to, bytes)?.persist(to).map_err(|error| error.error);
     written().map(drop).with_context(|| format!("{} cannot be written", to.display()))
 }
 
-/// Writes a file that is not there yet.
+/// Writes a new file; fails if the name is taken.
 pub fn make(to: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let written = || beside(to, bytes)?.persist_noclobber(to).map_err(|error| error.error);
-    written().map(drop).with_context(|| format!("{} cannot be made", to.display()))
+    written().map(drop).with_context(|| format!("{} cannot be created", to.display()))
 }
 
-/// A file without a name of its own in the directory of another.
+/// A temporary file in the directory of the destination, so that it can be renamed.
 fn beside(to: &Path, bytes: &[u8]) -> std::io::Result<NamedTempFile> {
     let dir = to.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut file = tempfile::Builder::new().prefix(".everturn-").tempfile_in(dir)?;

@@ -1,7 +1,7 @@
-//! What the server is told: by flags, by the environment, by a file; in this order.
+//! The server's configuration: flags, then the environment, then a file.
 //!
-//! Three places are two too many to remember which one won, so every value knows where it came from, and
-//! `everturn config show` says so. A key that nobody knows is an error: a misspelt setting is worse than none.
+//! With three sources it is hard to remember which one won, so every value carries its origin, and
+//! `everturn config show` prints it. An unknown key is an error: a misspelt setting is worse than none.
 
 mod bounds;
 mod budget;
@@ -48,57 +48,58 @@ pub use variables::variables_set;
 
 use crate::recording::{Files, Record, Whose};
 
-/// How long an end waits for what may be nearly done, if nobody says otherwise.
+/// Default time for steps that are nearly done to finish at shutdown.
 const DRAIN_SECONDS: u64 = 5;
-/// How long a stream lasts.
+/// Default lifetime of an event stream.
 const STREAM_SECONDS: NonZeroU32 = NonZeroU32::new(60 * 60).unwrap();
-/// The agent of chats that name none.
+/// Name of the agent of chats that name none.
 pub const AGENT: &str = "default";
 const PORT: u16 = 4140;
-/// What can be told by flags.
+/// Flags of `everturn serve` and `everturn config show`.
 #[derive(clap::Args, Debug, Default, Clone)]
 pub struct Flags {
-    /// The configuration file; `everturn/config.toml` in the XDG configuration directory if left out.
+    /// Configuration file; `everturn/config.toml` in the XDG configuration directory if left out.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// The address to listen on, port 0 takes a free one; or unix: and the path of a socket. [default: 127.0.0.1:4140]
+    /// Address to listen on (port 0: a free one), or unix: and the path of a socket. [default:
+    /// 127.0.0.1:4140]
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<Listen>,
-    /// Listen on an address that other machines can reach. Needs TLS: --tls-cert and --tls-key, or a --proxy that does it.
+    /// Allow an address that other machines can reach. Needs TLS: --tls-cert and --tls-key, or a --proxy.
     #[arg(long)]
     expose: bool,
-    /// A file with the certificate for TLS, and those that lead from it to an authority, in PEM. SIGHUP reads it again.
+    /// TLS certificate and its chain, a PEM file. SIGHUP reloads it.
     #[arg(long, value_name = "FILE")]
     tls_cert: Option<PathBuf>,
-    /// A file with the key of the certificate, in PEM.
+    /// Key of the TLS certificate, a PEM file.
     #[arg(long, value_name = "FILE")]
     tls_key: Option<PathBuf>,
-    /// Where the proxy is that does TLS, such as 10.1.2.3 or 10.0.0.0/8; may be given several times. Without TLS of our
-    /// own, no other machine is answered.
+    /// Address or network of the proxy that terminates TLS, such as 10.1.2.3 or 10.0.0.0/8; repeatable.
+    /// Without --tls-cert, requests from all other machines are refused.
     #[arg(long, value_name = "NETWORK")]
     proxy: Vec<Network>,
-    /// A further name that requests may use, such as chat.example.com; may be given several times.
+    /// Further host name that requests may use, such as chat.example.com; repeatable.
     #[arg(long, value_name = "HOST", value_parser = reach::host)]
     host: Vec<String>,
-    /// A site whose pages may ask, as browsers write it: https://app.example.com; may be given several times.
+    /// Site whose pages may use the API (CORS), such as https://app.example.com; repeatable.
     #[arg(long, value_name = "SITE")]
     origin: Vec<Site>,
-    /// Where everything is kept; `everturn` in the XDG data directory if left out.
+    /// Data directory; `everturn` in the XDG data directory if left out.
     #[arg(long, value_name = "DIRECTORY")]
     data: Option<PathBuf>,
-    /// The model of the default agent, as provider/model; chosen by the keys in the environment if left out.
+    /// Model of the default agent, as provider/model; chosen by the API keys in the environment if left out.
     #[arg(long, value_name = "MODEL")]
     model: Option<ModelId>,
     /// Instructions for the default agent.
     #[arg(long, value_name = "TEXT")]
     system: Option<String>,
-    /// Give every agent of the file the tools and the bounds of the demo, which leave lines in this file.
+    /// Give every agent of the file the tools and limits of the demo; the tools write lines to this file.
     #[arg(long, value_name = "FILE", hide = true)]
     demo_tools: Option<PathBuf>,
 }
 
 impl Flags {
-    /// What those commands can be told that may run a server of their own.
+    /// Flags of commands that may start a server in their own process.
     pub fn of(config: Option<PathBuf>, data: Option<PathBuf>, model: Option<ModelId>, system: Option<String>) -> Self {
         Self { config, data, model, system, ..Self::default() }
     }
@@ -110,7 +111,7 @@ impl Flags {
         self.demo_tools.as_deref()
     }
 
-    /// With nothing told but where things are.
+    /// Flags with nothing set but the paths.
     pub fn of_data(data: Option<PathBuf>, config: Option<PathBuf>) -> Self {
         Self { data, config, ..Self::default() }
     }
@@ -136,65 +137,66 @@ impl Display for Origin {
     }
 }
 
-/// A value, and where it came from.
+/// A value with its origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Told<T> {
     pub value: T,
     pub origin: Origin,
 }
 
-/// Everything the server is told.
+/// The server's complete configuration.
 #[derive(Debug)]
 pub struct Config {
     pub listen: Told<Listen>,
     pub openness: Openness,
     pub hosts: Told<Vec<String>>,
     pub data: Told<PathBuf>,
-    /// `None`: as the keys say.
+    /// `None`: chosen by the API keys.
     pub model: Told<Option<ModelId>>,
-    /// Those the default agent asks when that one fails.
+    /// Models that the default agent falls back to.
     pub fallbacks: Vec<ModelId>,
-    /// The models a chat may be given beside those of the agents; by default as the keys say.
+    /// Models that a chat may choose besides those of the agents; by default those of the providers with a
+    /// key.
     pub models: Told<Vec<ModelId>>,
     pub system: Told<Option<String>>,
-    /// What the default agent is besides: its bounds, its tools, and how it asks its models.
+    /// The rest of the default agent: its limits, its tools, and its request options.
     pub usual: Profile,
-    /// The providers beside the usual ones.
+    /// Providers besides the built-in ones.
     pub providers: Providers,
-    /// What models cost, by how their names begin.
+    /// Prices, by prefix of the model's name.
     pub prices: BTreeMap<ModelId, Price>,
-    /// What deltas survive.
+    /// Durability of deltas.
     pub durability: Told<Drafts>,
-    /// How many connections to the database are opened, if there is one.
+    /// Size of the Postgres connection pool.
     pub database_connections: Told<Connections>,
     pub agents: BTreeMap<String, Profile>,
-    /// How many chats work at once; the engine's own bound if left out.
+    /// Limit of chats that run at once; the engine's default if left out.
     pub chats_max: Told<Option<usize>>,
-    /// How many of them may be one owner's; the server's own bound if left out.
+    /// Limit of running chats per owner; the server's default if left out.
     pub running_max: Told<Option<usize>>,
-    /// How many streams a token may have; the server's own bound if left out.
+    /// Limit of streams per token; the server's default if left out.
     pub streams_max: Told<Option<usize>>,
-    /// How long a stream lasts; as the server has it if left out.
+    /// Lifetime of a stream.
     pub stream_seconds_max: Told<NonZeroU32>,
-    /// How many requests one credential may have under way; the engine's own bound if left out.
+    /// Limit of concurrent requests per credential; the engine's default if left out.
     pub requests_max: Told<Option<NonZeroU32>>,
-    /// How long a connection to a provider may take to be made; the engine's own bound if left out.
+    /// Timeout for connecting to a provider; the engine's default if left out.
     pub connect_seconds_max: Told<Option<NonZeroU32>>,
-    /// How long an end waits for what may be nearly done.
+    /// Time for steps that are nearly done to finish at shutdown.
     pub drain_seconds: Told<u64>,
     /// Which provider calls are recorded.
     pub record: Told<Record>,
-    /// What every owner may use who is not named.
+    /// Budget of owners without an entry in `owners`.
     pub budget: Spending,
-    /// What these may.
+    /// Budgets of named owners.
     pub owners: BTreeMap<String, Spending>,
     /// Where the tools of the demo leave lines, if this is its daemon.
-    /// What was read.
+    /// The file that was read.
     file: Origin,
 }
 
 impl Config {
-    /// Puts flags over the environment over the file. `variable` looks one up.
+    /// Merges flags, environment and file. `variable` reads an environment variable.
     pub fn read(flags: &Flags, variable: impl Fn(&str) -> Option<String>) -> anyhow::Result<Self> {
         let set = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
         let (mut file, path) = read_file(flags.config.as_deref(), &set)?;
@@ -215,7 +217,7 @@ impl Config {
         let system = layered("--system", flags.system.clone(), "EVERTURN_SYSTEM", &set, file.system.take(), from_file)?;
         if file.agents.contains_key(AGENT) {
             bail!(
-                "{}: the agent `{AGENT}` is told by `model`, `system`, `tools` and the like at the top",
+                "{}: `{AGENT}` cannot be an [agents] entry; set `model`, `system`, `tools` … at the top instead",
                 path.display()
             );
         }
@@ -280,7 +282,7 @@ fn openness(
     })
 }
 
-/// The agents of the file, as far as they can be used; comes back with that of chats that name none.
+/// Validates the agents of the file, and returns the default agent's profile.
 fn settled(file: &mut File, path: &Path) -> anyhow::Result<Profile> {
     let beside = path.parent().unwrap_or(Path::new("."));
     let mut usual = file.take_usual();
@@ -292,10 +294,10 @@ fn settled(file: &mut File, path: &Path) -> anyhow::Result<Profile> {
 }
 
 impl Config {
-    /// An engine with the bounds that were told.
+    /// The engine's builder with the configured limits.
     pub fn bounded(&self, mut builder: Builder, data: &Path, whose: &Whose) -> Builder {
         match self.chats_max.value {
-            Some(0) => builder = builder.drivers(Drivers::ByHand), // Nobody works.
+            Some(0) => builder = builder.drivers(Drivers::ByHand), // This process drives no chats.
             Some(len) => builder = builder.chats_max(len),
             None => {}
         }
@@ -303,10 +305,10 @@ impl Config {
         for (owner, budget) in &self.owners {
             builder = builder.budget_of(owner, (*budget).into());
         }
-        builder.recorder(Files::new(data, self.record.value, whose)) // Also if it is off: what there is goes with its chat.
+        builder.recorder(Files::new(data, self.record.value, whose)) // Also if recording is off: existing recordings are deleted with their chat.
     }
 
-    /// The agent of chats that name none, with this model.
+    /// The default agent, with this model.
     pub fn usual_agent(&self, model: ModelId) -> anyhow::Result<Agent> {
         let fallbacks = self.fallbacks.iter().filter(|fallback| **fallback != model).cloned().collect::<Vec<_>>();
         let mut agent = Agent::new(model);
@@ -322,7 +324,7 @@ impl Config {
         Ok(self.governed(profile.agent().with_context(told)?))
     }
 
-    /// An agent with the bound of every credential, which all agents share.
+    /// The agent with the per-credential limit, which is the same for all agents.
     fn governed(&self, mut agent: Agent) -> Agent {
         if let Some(requests_max) = self.requests_max.value {
             let governor = &mut agent.limits.governor;
@@ -332,7 +334,7 @@ impl Config {
         agent
     }
 
-    /// The bounds of connections to providers, which all agents share: the most patient one counts.
+    /// Limits of connections to providers, which all agents share: the longest timeouts of any agent.
     pub fn wire_limits(&self) -> Limits {
         let mut limits = Limits::default();
         if let Some(told) = self.connect_seconds_max.value {
@@ -344,7 +346,7 @@ impl Config {
         limits
     }
 
-    /// The server's bounds, with those that were told.
+    /// The server's limits, with the configured ones.
     pub fn bounds(&self) -> Bounds {
         let usual = Bounds::default();
         let (running_max, streams_max) = (self.running_max.value, self.streams_max.value);
@@ -356,7 +358,7 @@ impl Config {
         }
     }
 
-    /// The models to choose from, of `usual` if nobody says which.
+    /// The models a chat may choose: the configured list, or `usual`.
     pub fn offered(&self, usual: Vec<Offered>) -> Vec<Offered> {
         match self.models.origin {
             Origin::Default => usual,
@@ -364,13 +366,13 @@ impl Config {
         }
     }
 
-    /// How long an end waits for what may be nearly done.
+    /// Time for steps that are nearly done to finish at shutdown.
     pub const fn drain(&self) -> Duration {
         Duration::from_secs(self.drain_seconds.value)
     }
 }
 
-/// The file that was named, or the usual one if it is there.
+/// Reads the named file, or the default one if it exists.
 fn read_file(named: Option<&Path>, set: &impl Fn(&str) -> Option<String>) -> anyhow::Result<(File, PathBuf)> {
     let absolute = |name: &str| set(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let usual = || {
@@ -396,7 +398,7 @@ fn read_file(named: Option<&Path>, set: &impl Fn(&str) -> Option<String>) -> any
     }
 }
 
-/// A value that no flag tells.
+/// A value without a flag: from its variable or the file.
 fn unflagged<T: FromStr>(
     variable: &'static str,
     set: &impl Fn(&str) -> Option<String>,
@@ -430,7 +432,7 @@ where
     Ok(filed.map(|value| Told { value, origin: from_file() }))
 }
 
-/// The same for a list, in a variable with commas between.
+/// A list of values from flags, from a comma-separated variable, or from the file.
 fn listed<T: FromStr + Clone>(
     flag: &'static str,
     flagged: &[T],

@@ -1,8 +1,9 @@
-//! The daemon that a command talks to: one that runs, or one of its own.
+//! The daemon of a command: a running one, or one inside the command.
 //!
-//! A chat is the same wherever it is driven. So a command looks for the daemon of the data directory, and where none
-//! runs, it is one itself for as long as it lasts, for others too. When such a guest goes away, the next command that
-//! relied on it takes its place; a daemon that was started as one is waited for.
+//! A chat is the same wherever it is driven. So a command connects to the daemon of the data directory; if
+//! none is running, it starts one inside its own process, which other commands can use too. When such an
+//! embedded daemon ends, the next command that used it starts its own; a daemon started with `serve` is
+//! waited for.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -21,37 +22,39 @@ use crate::config::{Config, Flags, loopback};
 use crate::process::logs::Logs;
 use crate::server::{Keeps, Running};
 
-/// How long another process may take from holding the data directory to listening.
+/// How long another process may take from locking the data directory to listening.
 const START_MAX: Duration = Duration::from_secs(15);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Which daemon.
+/// Arguments that name the daemon.
 #[derive(clap::Args, Debug, Default, Clone)]
 pub struct Which {
-    /// The daemon to talk to, such as http://127.0.0.1:4140 or unix:/run/socket; that of the data directory if left out. [env: EVERTURN_URL]
+    /// Daemon to connect to, such as http://127.0.0.1:4140 or unix:/run/socket; that of the data directory if
+    /// left out. [env: EVERTURN_URL]
     #[arg(long, global = true, value_name = "URL", conflicts_with_all = ["data", "config"])]
     url: Option<Url>,
-    /// A file with the token for --url or EVERTURN_URL; EVERTURN_TOKEN if left out. Not the token itself: others see arguments.
+    /// File with the token for --url; EVERTURN_TOKEN if left out. Not the token itself: other users can see
+    /// arguments.
     #[arg(long, global = true, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Where everything is kept; `everturn` in the XDG data directory if left out.
+    /// Data directory; `everturn` in the XDG data directory if left out.
     #[arg(long, global = true, value_name = "DIRECTORY")]
     data: Option<PathBuf>,
-    /// The configuration file; `everturn/config.toml` in the XDG configuration directory if left out.
+    /// Configuration file; `everturn/config.toml` in the XDG configuration directory if left out.
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
 }
 
-/// What a chat, or a daemon of one's own, can be told.
+/// Settings of the chat, and of a daemon that this command starts.
 #[derive(clap::Args, Debug, Default, Clone)]
 pub struct Own {
-    /// The model to ask from the next turn on, as provider/model, instead of the agent's; the chat keeps it.
+    /// Model from the next turn on, as provider/model, instead of the agent's; stored with the chat.
     #[arg(long, value_name = "MODEL")]
     model: Option<ModelId>,
-    /// Have whatever is exchanged with providers for the chat recorded where the daemon is; the chat keeps it.
+    /// Record the chat's requests to providers on the daemon's machine; stored with the chat.
     #[arg(long)]
     pub debug: bool,
-    /// Instructions for the model, where no daemon runs yet.
+    /// Instructions for the model, if this command starts the daemon.
     #[arg(long, value_name = "TEXT", conflicts_with = "url")]
     system: Option<String>,
 }
@@ -62,7 +65,7 @@ impl Own {
         self.model.as_ref().map(ToString::to_string)
     }
 
-    /// The chat as it was asked for.
+    /// Applies the flags to an existing chat.
     pub async fn choose(&self, client: &Client, chat: Chat) -> Result<Chat, ClientError> {
         let (model, debug) = (self.model().map(Some), self.debug.then_some(true));
         if model.is_none() && debug.is_none() {
@@ -72,10 +75,10 @@ impl Own {
     }
 }
 
-/// A daemon to talk to.
+/// A connection to a daemon, which may run in this process.
 pub struct House {
     pub client: Client,
-    /// What it takes to be the daemon, where that is possible.
+    /// What is needed to start a daemon in this process, if that is allowed.
     home: Option<Home>,
     own: Option<Running>,
 }
@@ -83,21 +86,22 @@ pub struct House {
 struct Home {
     config: Config,
     data: DataDir,
-    /// How long the daemon that was seen last meant to stay.
+    /// Whether the daemon seen last was embedded in a command.
     stay: Stay,
 }
 
-/// Whether a daemon is started where none runs.
+/// What to do if no daemon is running.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Otherwise {
     Start,
-    /// One that answers questions, and leaves turns under way where they are: who only looks pays for nothing.
+    /// Start one that answers requests and does not continue unfinished turns: a read-only command should
+    /// cost nothing.
     Answer,
     Refuse,
 }
 
 impl Which {
-    /// Finds the daemon, or is one.
+    /// Connects to the daemon, or starts one.
     pub async fn open(&self, own: &Own, otherwise: Otherwise) -> anyhow::Result<House> {
         let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
         let told = self.data.is_some() || self.config.is_some();
@@ -117,7 +121,7 @@ impl Which {
             return Ok(House { client, home: None, own: None });
         }
         if self.token_file.is_some() {
-            // The daemon of the data directory has a file of its own. Whoever names another means another daemon.
+            // The daemon of the data directory has its own token file. Another file means another daemon.
             let missing = clap::error::ErrorKind::MissingRequiredArgument;
             let why = "--token-file is for a daemon elsewhere: name it with --url or EVERTURN_URL";
             clap::Command::new("everturn").error(missing, why).exit();
@@ -155,9 +159,10 @@ impl Which {
 }
 
 impl House {
-    /// A daemon of one's own that forgets everything.
+    /// A daemon in this process that stores nothing.
     pub async fn ephemeral(which: &Which, own: &Own) -> anyhow::Result<(Self, tempfile::TempDir)> {
-        let room = tempfile::Builder::new().prefix("everturn-").tempdir().context("there is no room for a token")?;
+        let room =
+            tempfile::Builder::new().prefix("everturn-").tempdir().context("could not create a temporary directory")?;
         let path = room.path().join("data");
         let flags = Flags::of(which.config.clone(), Some(path), own.model.clone(), own.system.clone());
         let config = Config::read(&flags, |name| std::env::var(name).ok())?;
@@ -171,18 +176,18 @@ impl House {
         self.own.is_some()
     }
 
-    /// Takes the place of a guest that went away.
+    /// Starts a daemon in this process if the embedded one of another command has ended.
     pub async fn settle_in(&mut self) -> anyhow::Result<()> {
         let Some(Home { config, data, stay }) = self.home.as_mut().filter(|_| self.own.is_none()) else {
             return Ok(());
         };
         if *stay == Stay::Daemon {
-            return Ok(()); // It comes back.
+            return Ok(()); // A daemon started with `serve` comes back.
         }
         let until = Instant::now() + START_MAX;
         loop {
             if let Some(address) = data.address()? {
-                *stay = address.stay; // Somebody else was faster.
+                *stay = address.stay; // Another command was faster.
                 return Ok(());
             }
             match Running::start(config, &[loopback()], Keeps::Told, Stay::Guest).await {
@@ -191,14 +196,14 @@ impl House {
                     self.own = Some(running);
                     return Ok(());
                 }
-                // Somebody else is about to listen, or about to leave.
+                // Another process is starting or stopping.
                 Err(error) if is_in_use(&error) && Instant::now() < until => sleep(LOOK_EVERY).await,
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// Makes a chat, also if the daemon that was found was a guest and leaves just now.
+    /// Creates a chat, also if the daemon was embedded in another command and ends just now.
     pub async fn create(&mut self, new: &Create) -> anyhow::Result<Chat> {
         loop {
             self.settle_in().await?;
@@ -209,7 +214,7 @@ impl House {
         }
     }
 
-    /// Ends a daemon of one's own in good order.
+    /// Stops a daemon in this process in good order.
     pub async fn leave(self) {
         if let Some(running) = self.own {
             running.stop().await;
@@ -217,7 +222,7 @@ impl House {
     }
 }
 
-/// Refuses an address on the way to which everybody could read the token.
+/// Refuses a URL to which the token would travel unencrypted.
 fn refuse_plain(url: &Url, trusted: &str) -> anyhow::Result<()> {
     if !endpoint::may_carry_secrets(url, trusted) {
         let host = endpoint::host(url);
@@ -238,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_go_where_nobody_else_reads_them() {
+    fn tokens_never_travel_unencrypted() {
         let is_refused = |url: &str| refuse_plain(&url.parse().unwrap(), "proxy.corp, 10.1.2.3:8080").is_err();
         for url in
             ["http://127.0.0.2:4140", "http://[::1]:4140", "http://localhost", "https://x.example", "unix:/run/s"]

@@ -1,4 +1,4 @@
-//! Chats by a piece of their name.
+//! Finds a chat by the beginning or the end of its id.
 
 use anyhow::bail;
 use everturn::core::ids::ChatId;
@@ -7,19 +7,19 @@ use everturn_server::wire::Chat;
 use crate::client::Client;
 use crate::offline_store::Kept;
 
-/// How many letters of an id are shown, from its end: the beginning is much the same in chats of one day.
+/// Letters of a short id, taken from the end: ids of one day begin alike.
 const SHORT_LEN: usize = 6;
-/// An id has so many letters.
+/// Letters of a full id.
 const ID_LEN: usize = 26;
-/// The most chats that are looked through.
+/// Pages of chats that are searched.
 const PAGES_MAX: usize = 50;
 
-/// An id as people write it.
+/// The short form of an id.
 pub fn short(id: &str) -> &str {
     &id[id.len().saturating_sub(SHORT_LEN)..]
 }
 
-/// A piece of an id, as ids are written.
+/// Normalises a piece of an id.
 pub fn piece(text: &str) -> anyhow::Result<String> {
     let piece = text.trim().to_ascii_lowercase();
     if piece.is_empty() || piece.len() > ID_LEN || !piece.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
@@ -28,7 +28,7 @@ pub fn piece(text: &str) -> anyhow::Result<String> {
     Ok(piece)
 }
 
-/// The one chat whose id begins or ends so.
+/// The one chat whose id begins or ends with this piece.
 pub async fn find(client: &Client, text: &str) -> anyhow::Result<Chat> {
     let piece = piece(text)?;
     if piece.len() == ID_LEN {
@@ -48,7 +48,7 @@ pub async fn find(client: &Client, text: &str) -> anyhow::Result<Chat> {
     Ok(client.chat(only(&found, &piece)?).await?)
 }
 
-/// The same where no daemon is asked.
+/// The one chat of a store whose id begins or ends with this piece, without a daemon.
 pub async fn find_kept(kept: &Kept, text: &str) -> anyhow::Result<ChatId> {
     let piece = piece(text)?;
     if let Some(id) = piece.parse().ok().filter(|_| piece.len() == ID_LEN) {

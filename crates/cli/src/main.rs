@@ -1,5 +1,5 @@
 //! The everturn command.
-#![warn(clippy::print_stdout, clippy::print_stderr, reason = "they panic when nobody reads: `out` does not")]
+#![warn(clippy::print_stdout, clippy::print_stderr, reason = "they panic on a closed pipe: `output` does not")]
 
 mod atomic_file;
 mod clock;
@@ -28,11 +28,11 @@ use commands::{
 };
 use server::Extension;
 
-/// What a delta needs is small, and mostly let go on another thread than it came on: see decision 18.
+/// Deltas allocate little, and are mostly freed on another thread: see `docs/adr/0018-what-a-delta-wakes.md`.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// How long a command that is done waits for its threads.
+/// How long a finished command waits for its threads.
 const LEFTOVERS_MAX: Duration = Duration::from_secs(1);
 
 /// The agent loop that never loses a token, a tool result or a turn.
@@ -47,112 +47,122 @@ struct Args {
 enum Command {
     /// Chat in the terminal.
     ///
-    /// Talks to the daemon of the data directory, or is one for as long as it lasts. What was said is kept: stop, close
-    /// the window, pull the plug, and go on later with --last or --resume.
+    /// Connects to the running daemon of the data directory. If none is running, starts one inside this
+    /// command. Everything is stored as it arrives: leave, close the window or pull the plug, and continue
+    /// with --last or --resume.
     #[command(after_help = chat::EXAMPLES)]
     Chat(chat::Args),
-    /// List chats, those first in which something was said last.
+    /// List chats, the most recently used first.
     ///
-    /// Only looks: turns that were under way when their daemon ended stay where they are until one is started.
+    /// Read-only: unfinished turns of a daemon that has ended stay unfinished until a daemon is started.
     #[command(after_help = chats::EXAMPLES)]
     Chats(chats::Chats),
-    /// Put chats away, so that lists leave them out.
+    /// Archive chats, so that lists leave them out.
     #[command(after_help = archive::EXAMPLES)]
     Archive(archive::Archive),
     /// Delete chats for good, with all their messages and files.
     #[command(after_help = delete::EXAMPLES)]
     Delete(delete::Delete),
-    /// Say whether the server runs and is ready, which models it asks, and where its chats stand.
+    /// Show whether the server is running and ready, its models, and its chats by status.
     #[command(after_help = status::EXAMPLES)]
     Status(status::Status),
-    /// Write a chat whole, as Markdown or JSON.
+    /// Export a whole chat as Markdown or JSON.
     #[command(after_help = export::EXAMPLES)]
     Export(export::Export),
     /// Run one turn and print the answer as it arrives.
     ///
-    /// Talks to the daemon of the data directory, or is one for as long as the turn lasts. Ctrl-C stops the turn and keeps
-    /// what was said so far.
+    /// Connects to the running daemon of the data directory. If none is running, starts one inside this
+    /// command. Ctrl-C interrupts the turn and keeps the answer so far.
     #[command(after_help = run::EXAMPLES)]
     Run(run::Run),
-    /// Copy a data directory into one file, while it is used.
+    /// Back up a data directory into one file, also while a server uses it.
     ///
-    /// The copy is checked before it gets its name. To restore it, put it into an empty directory as `everturn.db`.
+    /// The copy is verified before the file appears. To restore it, put it into an empty directory as
+    /// `everturn.db`.
     #[command(after_help = "Examples:\n  everturn backup monday.db\n  everturn backup monday.db --data ./data")]
     Backup(backup::Backup),
     /// Serve chats over HTTP, with a stream of events per chat.
     ///
-    /// Listens on loopback, or on a socket with `--listen unix:PATH`; on another address only with --expose and TLS. Every
-    /// request needs the token that the first start writes into the data directory. Models come
-    /// with the keys in ANTHROPIC_API_KEY (or ANTHROPIC_AUTH_TOKEN, a bearer token), OPENAI_API_KEY (billed to OPENAI_ORG_ID
-    /// and OPENAI_PROJECT_ID, if set), GEMINI_API_KEY and OPENROUTER_API_KEY; without any, the understudy stands in. An
-    /// Ollama that wants a key gets OLLAMA_API_KEY.
-    /// Ctrl-C or SIGTERM ends it in good order: streams end, and turns under way are handed over.
+    /// Listens on loopback, or on a socket with `--listen unix:PATH`; on another address only with --expose
+    /// and TLS. Every request needs a token; the first start writes one into the data directory. Ctrl-C or
+    /// SIGTERM stops it in good order: streams end, and running turns are handed over.
     ///
-    /// Chats are kept in the data directory, or in the Postgres that DATABASE_URL names, which several servers may share.
+    /// Providers are enabled by their keys: ANTHROPIC_API_KEY (or ANTHROPIC_AUTH_TOKEN, a bearer token),
+    /// OPENAI_API_KEY (billed to OPENAI_ORG_ID and OPENAI_PROJECT_ID, if set), GEMINI_API_KEY,
+    /// OPENROUTER_API_KEY, and OLLAMA_API_KEY for an Ollama that needs one. Without any key, the understudy
+    /// stands in for a model.
     ///
-    /// Most flags have a twin in the environment and a key in the file: --listen is EVERTURN_LISTEN and `listen`, --host is
-    /// EVERTURN_HOSTS and `hosts`. A flag beats a variable, a variable beats the file; `everturn config show` says what
-    /// counts. EVERTURN_LOG says what is logged to standard error, such as `info` or `everturn_server=debug`.
+    /// Chats are stored in the data directory, or in the Postgres of DATABASE_URL, which several servers may
+    /// share.
+    ///
+    /// Most flags have an environment variable and a key in the configuration file: --listen is
+    /// EVERTURN_LISTEN and `listen`, --host is EVERTURN_HOSTS and `hosts`. A flag overrides a variable, a
+    /// variable overrides the file; `everturn config show` prints the effective values. EVERTURN_LOG sets the
+    /// log filter, such as `info` or `everturn_server=debug`; logs go to standard error.
     #[command(after_help = serve::EXAMPLES)]
     Serve(config::Flags),
     /// Break everything, and prove that nothing was lost.
     ///
-    /// Starts the daemon and a stand-in for the models in a directory of their own, lets four wires talk, and cuts streams,
-    /// stalls them, refuses requests, kills the daemon with SIGKILL in the middle of words and tools, joins late, steers
-    /// and stops. Needs no key and no network, and takes less than a minute. At the end stands the ledger: what the
-    /// models sent, what is stored, what each client was shown, and how often each tool took effect.
+    /// Starts a daemon and a stand-in for the models in a temporary directory, chats over four wire formats,
+    /// and cuts streams, stalls them, refuses requests, kills the daemon with SIGKILL in the middle of words
+    /// and tools, connects late, steers and interrupts. Needs no key and no network, and takes less than a
+    /// minute. It ends with a ledger: what the models sent, what is stored, what each client was shown, and
+    /// how often each tool took effect.
     ///
-    /// Exit codes: 0 the ledger balances, 1 it does not, 2 wrong usage, 130 it was stopped.
+    /// Exit codes: 0 the ledger balances, 1 it does not, 2 wrong usage, 130 interrupted.
     #[command(after_help = demo::EXAMPLES)]
     Demo(demo::Demo),
-    /// Say who may come in: list, make and revoke tokens.
+    /// List, create and revoke access tokens.
     #[command(after_help = tokens::EXAMPLES)]
     Tokens(tokens::Tokens),
-    /// Print what a shell needs to complete these commands.
+    /// Print the completion script of a shell.
     #[command(after_help = completions::EXAMPLES)]
     Completions {
         /// The shell.
         shell: clap_complete::Shell,
     },
-    /// Say what is wrong with what is kept, and mend it.
+    /// Find flaws in stored chats and in session files, and repair them.
     ///
-    /// Without an argument it looks at the data directory and every chat in it, row by row; it only reads, so a server may
-    /// be running. With a chat it explains that one. With a file it reads a session of another program (arrays of OpenAI
-    /// or Anthropic messages, sessions of Claude Code and the Codex CLI), says what is wrong with it, and with --fix makes
-    /// a mended copy a chat. To mend what is kept, or to make a chat, --fix needs the data directory for itself: stop the
-    /// server first.
+    /// Without an argument, checks the data directory and every chat in it, row by row. With a chat, explains
+    /// that chat. With a file, checks a session of another program (arrays of OpenAI or Anthropic messages,
+    /// sessions of Claude Code and the Codex CLI). A check only reads, so a server may be running.
     ///
-    /// Exit codes: 0 nothing is wrong, or not any more; 1 something is; 2 wrong usage.
+    /// --fix repairs stored chats, and turns the repaired copy of a session file into a chat. Stop the server
+    /// first.
+    ///
+    /// Exit codes: 0 no flaws, or all repaired; 1 flaws are left; 2 wrong usage.
     #[command(after_help = doctor::EXAMPLES)]
     Doctor(doctor::Doctor),
-    /// Show a chat as it happened: attempts, faults, seams, tools and what they cost.
+    /// Replay a chat as it happened: attempts, faults, seams, tools and costs.
     #[command(after_help = replay::EXAMPLES)]
     Replay(replay::Replay),
-    /// Look at the configuration.
+    /// Show the configuration.
     #[command(subcommand)]
     Config(ConfigCommand),
     /// Serve a stand-in for the models of four providers, without a key and without the network.
     ///
-    /// It speaks Anthropic Messages, OpenAI Responses, OpenAI Chat Completions and Gemini on one loopback port, answers
-    /// by itself, refuses requests the real provider would refuse, and breaks on demand. Point any client at it as its
-    /// base URL. The key is `understudy`, sent the way each provider wants it.
+    /// Speaks Anthropic Messages, OpenAI Responses, OpenAI Chat Completions and Gemini on one loopback port,
+    /// refuses requests that the real provider would refuse, and fails on demand. Use its address as a
+    /// client's base URL. The key is `understudy`, sent in the provider's own way.
     ///
-    /// Models: `persona` chats and tries the tools it is offered; `numbered` answers t1 t2 t3 …, as many as the prompt
-    /// says, so that a lost or doubled token shows; `drill` says what the prompt orders, as in "think r1..r20, say
-    /// t1..t80, call look:1". Any model takes faults in its name: `numbered-faults:cut@20`. What was asked and what
-    /// went out can be read at /understudy/requests, with the key as a bearer token.
+    /// Models: `persona` chats and tries the tools it is offered; `numbered` answers t1 t2 t3 …, as many as
+    /// the prompt says, so that a lost or doubled token shows; `drill` follows the prompt, as in "think
+    /// r1..r20, say t1..t80, call look:1". Any model takes faults in its name: `numbered-faults:cut@20`.
+    /// Requests and answers are listed at /understudy/requests, with the key as a bearer token.
     ///
-    /// Faults are name[@number][xtimes], joined by `+` in a model's name. Before the answer: a status such as 429 or 529
-    /// (@seconds to wait), late (@milliseconds), silent, html, empty, redirect. In the answer, after @number events: cut,
-    /// truncate, reset, goaway, stall, chatter, malformed, error; the first five also after @number bytes, or within a
-    /// word, thought or call's input: reset-at-byte@4711, cut-at-word@37, stall-at-input@2. All along: slow (@milliseconds), drip.
+    /// Faults are name[@number][xtimes], joined by `+` in a model's name. Before the answer: a status such as
+    /// 429 or 529 (@seconds to wait), late (@milliseconds), silent, html, empty, redirect. In the answer,
+    /// after @number events: cut, truncate, reset, goaway, stall, chatter, malformed, error; the first five
+    /// also after @number bytes, or within a word, thought or call's input: reset-at-byte@4711,
+    /// cut-at-word@37, stall-at-input@2. All along: slow (@milliseconds), drip.
     #[command(after_help = understudy::EXAMPLES)]
     Understudy(understudy::Serve),
 }
 
 #[derive(Subcommand)]
 enum ConfigCommand {
-    /// Say what `serve` would be told with the same flags, and where each value came from. Keys are not shown.
+    /// Print the configuration that `serve` would use with these flags, and the origin of each value, without
+    /// keys.
     #[command(after_help = commands::config::EXAMPLES)]
     Show(config::Flags),
 }
@@ -198,8 +208,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Ends what is left of a command that is done. A thread that looks up a name, or waits for a disk, cannot be told to stop,
-/// and may be at it for minutes: nobody waits for what it finds.
+/// Stops the runtime of a finished command. A thread that resolves a host name or waits for a disk cannot be
+/// cancelled and may take minutes; its result is not needed.
 fn leave(runtime: tokio::runtime::Runtime) {
     runtime.shutdown_timeout(LEFTOVERS_MAX);
 }
@@ -208,14 +218,15 @@ fn leave(runtime: tokio::runtime::Runtime) {
 mod tests {
     use std::sync::mpsc;
 
-    /// A look-up that never comes back, such as of the host in `DATABASE_URL` without a network, keeps nobody from ending.
+    /// A host look-up that never returns, such as that of `DATABASE_URL` without a network, does not delay
+    /// the exit.
     #[test]
-    fn what_never_comes_back_is_not_waited_for() {
+    fn a_blocked_thread_does_not_delay_the_exit() {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
         let ((began, has_begun), (_never, answer)) = (mpsc::channel(), mpsc::channel::<()>());
         runtime.spawn_blocking(move || {
             began.send(()).unwrap();
-            let _ = answer.recv(); // For ever: nobody says anything, and nobody goes away.
+            let _ = answer.recv(); // Blocks for ever: the sender neither sends nor is dropped.
         });
         has_begun.recv().unwrap();
         super::leave(runtime);

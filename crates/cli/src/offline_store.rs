@@ -1,4 +1,4 @@
-//! Chats, looked at where they are kept, without a server.
+//! Direct access to stored chats, without a server.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,16 +12,17 @@ use everturn::stores::{CallRecord, ChatQuery, ChatSnapshot, Heading, Postgres, S
 
 use crate::config::{AGENT, Config, Flags};
 
-/// How many chats are asked for at a time.
+/// Chats per page.
 const PAGE_LEN: usize = 200;
 
-/// Where chats are.
+/// Arguments that name the store.
 #[derive(clap::Args, Debug, Clone, Default)]
 pub struct Where {
-    /// The data directory; `everturn` in the XDG data directory if left out. With DATABASE_URL, chats are in Postgres.
+    /// Data directory; `everturn` in the XDG data directory if left out. With DATABASE_URL, chats are in
+    /// Postgres.
     #[arg(long, value_name = "DIRECTORY")]
     data: Option<PathBuf>,
-    /// The configuration file; `everturn/config.toml` in the XDG configuration directory if left out.
+    /// Configuration file; `everturn/config.toml` in the XDG configuration directory if left out.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
@@ -33,20 +34,20 @@ impl Where {
         Ok(Config::read(&flags, |name| std::env::var(name).ok())?.data.value)
     }
 
-    /// The agents that a server would have.
+    /// Names of the agents in the configuration.
     pub fn agents(&self) -> anyhow::Result<Vec<String>> {
         let flags = Flags::of_data(self.data.clone(), self.config.clone());
         let config = Config::read(&flags, |name| std::env::var(name).ok())?;
         Ok([AGENT.to_owned()].into_iter().chain(config.agents.into_keys()).collect())
     }
 
-    /// The database, if chats are in one that has an address. It comes first, as it does with `serve`.
+    /// The Postgres URL, if one is set. It overrides the data directory, as it does with `serve`.
     #[allow(clippy::unused_self, reason = "where chats are is for this to say")]
     pub fn url(&self) -> Option<String> {
         std::env::var("DATABASE_URL").ok().filter(|url| !url.trim().is_empty())
     }
 
-    /// What is kept there, to be read.
+    /// Opens the store for reading.
     pub async fn look(&self) -> anyhow::Result<Kept> {
         match self.url() {
             Some(url) => Ok(Kept::Shared(Box::new(seen(&url).await?))),
@@ -54,7 +55,7 @@ impl Where {
         }
     }
 
-    /// What is kept there, to be written to. A data directory must not be in use.
+    /// Opens the store for writing. A data directory must not be in use.
     pub async fn write(&self) -> anyhow::Result<Arc<dyn Store>> {
         match self.url() {
             Some(url) => shared(&url).await,
@@ -77,7 +78,7 @@ fn opened(dir: &Path) -> anyhow::Result<Sqlite> {
     Ok(Sqlite::open(dir, &sqlite::SqliteOptions::default())?)
 }
 
-/// A place where chats are kept.
+/// A store that is opened for reading.
 pub enum Kept {
     /// A data directory, which a server may be using.
     Ours(Box<SqliteInspection>),
@@ -93,7 +94,7 @@ impl Kept {
         }
     }
 
-    /// A chat at one moment: servers may be at work.
+    /// A consistent snapshot of a chat: servers may be running.
     pub async fn picture(&self, chat: ChatId) -> Result<ChatSnapshot, StoreError> {
         match self {
             Self::Ours(inspection) => inspection.snapshot(chat),

@@ -1,8 +1,8 @@
-//! Tools for a chat with the stand-in.
+//! Tools for chats with the stand-in model.
 //!
-//! A server without a key is somebody's first look at Everturn, and tool calls and approvals are half of what there is
-//! to see. So the agent of the stand-in has two tools that do something: one may run at once, the other changes a file
-//! and asks first.
+//! A server without a key is often a user's first contact with Everturn, and tool calls and approvals are
+//! half of what there is to see. So the stand-in's agent has two working tools: one runs at once, the other
+//! changes a file and needs an approval.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -17,10 +17,10 @@ use serde_json::{Value, json};
 
 use crate::entropy;
 
-/// The most dice of one throw, and the most sides of one.
+/// Limits of dice per throw and of sides per die.
 const DICE_MAX: u64 = 20;
 const SIDES_MAX: u64 = 100;
-/// The longest note, and the largest file of them.
+/// Limits of a note and of the file of notes.
 const NOTE_BYTES_MAX: usize = 2_000;
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
@@ -90,7 +90,7 @@ impl Tool for Note {
 fn append(file: &Path, text: &str) -> std::io::Result<()> {
     let mut notes = OpenOptions::new().create(true).append(true).open(file)?;
     if notes.metadata()?.len() > FILE_BYTES_MAX {
-        return Err(std::io::Error::other("it is full; delete it to go on"));
+        return Err(std::io::Error::other("the file is full; delete it to continue"));
     }
     notes.write_all(format!("- {text}\n").as_bytes())
 }
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn notes_are_lines_of_a_file_that_ends_somewhere() {
+    fn notes_are_lines_of_a_bounded_file() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("notes.md");
         append(&file, "one").unwrap();

@@ -1,8 +1,9 @@
-//! Recordings of what is exchanged with providers, in files.
+//! Recordings of requests to providers, in files.
 //!
-//! For finding out what really went over the wire, of all chats or of those that somebody debugs. A file an exchange, in a directory a chat, below `recordings` in the
-//! data directory; the newest are kept. What was said is in them, keys are not. Chats of a database elsewhere have a
-//! directory of that database's: of them no other store can say which are gone.
+//! They show what really went over the wire, of all chats or of those in debug mode. One file per exchange
+//! and one directory per chat, below `recordings` in the data directory; the newest are kept. They hold
+//! messages but no keys. Chats in Postgres have a directory per database: only that database knows which of
+//! them were deleted.
 
 use std::fmt;
 use std::fs::{DirBuilder, OpenOptions};
@@ -16,9 +17,9 @@ use everturn::core::ids::ChatId;
 use everturn::providers::record::{Exchange, Of, Recorder};
 use serde::{Deserialize, Serialize};
 
-/// Files kept of a chat.
+/// Files kept per chat.
 const FILES_MAX: usize = 32;
-/// Chats of which files are kept.
+/// Chats with recordings.
 const CHATS_MAX: usize = 100;
 
 /// Which exchanges are recorded.
@@ -27,9 +28,9 @@ const CHATS_MAX: usize = 100;
 pub enum Record {
     /// None.
     Off,
-    /// Those that went wrong.
+    /// Failed exchanges.
     Errors,
-    /// All of them.
+    /// Every exchange.
     All,
 }
 
@@ -56,26 +57,26 @@ impl FromStr for Record {
     }
 }
 
-/// Whose chats are recorded.
+/// The store whose chats are recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Whose {
-    /// Those in the data directory.
+    /// The data directory.
     Ours,
-    /// Those in a database elsewhere, by its name, if it tells that.
+    /// A database, with its name, if that is known.
     Elsewhere(Option<String>),
 }
 
-/// Writes them.
+/// Writes recordings.
 pub struct Files {
     dir: PathBuf,
     record: Record,
-    /// Whether everything there is of one store.
+    /// Whether the directory belongs to one store.
     is_of_one: bool,
-    /// One file at a time: names are counted, and old ones deleted.
+    /// Serialises writes: files are numbered, and old ones deleted.
     writing: Mutex<()>,
 }
 
-/// A file.
+/// The content of a file.
 #[derive(Serialize)]
 struct Sheet<'a> {
     provider: &'a str,
@@ -91,7 +92,7 @@ struct Sheet<'a> {
     error: Option<&'a str>,
 }
 
-/// JSON as such, anything else as text.
+/// A body: JSON as it is, anything else as text.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Body<'a> {
@@ -100,7 +101,7 @@ enum Body<'a> {
 }
 
 impl Files {
-    /// Files below `recordings` in the data directory.
+    /// A recorder with files below `recordings` in the data directory.
     pub fn new(data: &Path, record: Record, whose: &Whose) -> Self {
         let (all, is_of_one) = (data.join("recordings"), *whose != Whose::Elsewhere(None));
         let dir = match whose {
@@ -136,7 +137,7 @@ impl Files {
     }
 }
 
-/// What is in a directory, by name. Chats are named so that the oldest come first.
+/// Entries of a directory, sorted by name. Names of chats sort by age, the oldest first.
 fn sorted(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut names = std::fs::read_dir(dir)?.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>()?;
     names.sort();
@@ -172,7 +173,7 @@ impl Recorder for Files {
             return;
         }
         if let Err(error) = self.write(chat, &exchange) {
-            tracing::warn!(%chat, %error, "an exchange with a provider could not be recorded");
+            tracing::warn!(%chat, %error, "recording of a provider request could not be written");
         }
     }
 
@@ -180,7 +181,7 @@ impl Recorder for Files {
         let _one = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         match std::fs::remove_dir_all(self.dir.join(chat.to_string())) {
             Err(error) if error.kind() != ErrorKind::NotFound => {
-                tracing::warn!(%chat, %error, "recordings of a chat that is gone could not be deleted");
+                tracing::warn!(%chat, %error, "recordings of a deleted chat could not be removed");
             }
             Ok(()) | Err(_) => {}
         }
@@ -188,7 +189,7 @@ impl Recorder for Files {
 
     fn kept(&self) -> Vec<ChatId> {
         let chats = if self.is_of_one { self.chats() } else { Ok(Vec::new()) };
-        chats.unwrap_or_default().into_iter().map(|(_, chat)| chat).collect() // There may be none.
+        chats.unwrap_or_default().into_iter().map(|(_, chat)| chat).collect() // The directory may not exist.
     }
 
     fn is_on(&self, of: Of) -> bool {
@@ -208,11 +209,12 @@ mod tests {
 
     fn scratch(name: &str) -> PathBuf {
         let dir = std::env::temp_dir().join(format!("everturn-record-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&dir); // Of an earlier run.
+        let _ = std::fs::remove_dir_all(&dir); // Left by an earlier run.
         dir
     }
 
-    /// The newest files of a chat are kept, each its owner's alone, and a chat too many costs the oldest.
+    /// The newest files of a chat are kept, each private to the user; above the limit the oldest chat is
+    /// removed.
     #[test]
     fn the_newest_are_kept() {
         let dir = scratch("newest");
@@ -233,9 +235,9 @@ mod tests {
         std::fs::remove_dir_all(dir).unwrap();
     }
 
-    /// What was recorded of a chat goes with it, and nothing else does; also when nothing is recorded any more.
+    /// Recordings of a deleted chat are removed, and no others; also while recording is off.
     #[test]
-    fn recordings_go_with_their_chat() {
+    fn recordings_are_deleted_with_their_chat() {
         let (dir, [one, two]) = (scratch("gone"), [1, 2].map(ChatId::from_u128));
         let files = Files::new(&dir, Record::All, &Whose::Ours);
         for chat in [one, one, two] {
@@ -250,7 +252,7 @@ mod tests {
         assert_eq!(files.kept(), []);
     }
 
-    /// What stands beside chats is no chat: it is neither one too many nor gone.
+    /// Directories of other stores do not count as chats and are not deleted.
     #[test]
     fn stores_keep_out_of_each_others_way() {
         let (dir, chat) = (scratch("stores"), ChatId::from_u128(7));
@@ -262,16 +264,16 @@ mod tests {
         assert_eq!(stores.each_ref().map(|files| files.kept().len()), [CHATS_MAX; 3]);
         stores[1].forget(chat);
         assert_eq!(stores.each_ref().map(|files| files.kept().contains(&chat)), [true, false, true]);
-        // One that does not tell its name may be any.
+        // A database without a known name may be any.
         let nameless = Files::new(&dir, Record::All, &Whose::Elsewhere(None));
         nameless.record(usual(chat), Exchange::default());
         assert_eq!(nameless.kept(), []);
         std::fs::remove_dir_all(dir).unwrap();
     }
 
-    /// Whoever debugs a chat sees all of it, and of the others what is seen anyway.
+    /// Every exchange of a chat in debug mode is recorded, and of other chats what the configuration says.
     #[test]
-    fn a_chat_that_is_debugged_is_recorded() {
+    fn a_chat_in_debug_mode_is_recorded() {
         let (dir, [one, two]) = (scratch("debug"), [1, 2].map(ChatId::from_u128));
         let files = Files::new(&dir, Record::Off, &Whose::Ours);
         for of in [Of { chat: one, debug: true }, usual(two)] {
@@ -282,9 +284,9 @@ mod tests {
         std::fs::remove_dir_all(dir).unwrap();
     }
 
-    /// Only what is asked for is recorded.
+    /// With `errors`, successful exchanges are not recorded.
     #[test]
-    fn what_went_well_is_not_an_error() {
+    fn a_successful_exchange_is_not_recorded_as_an_error() {
         let dir = scratch("errors");
         let files = Files::new(&dir, Record::Errors, &Whose::Ours);
         files.record(usual(ChatId::from_u128(1)), Exchange::default());

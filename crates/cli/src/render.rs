@@ -1,4 +1,4 @@
-//! How the pieces of a chat look.
+//! Renders the parts of a chat as terminal lines.
 
 pub mod usage;
 
@@ -8,17 +8,17 @@ use crate::terminal::visible;
 use crate::terminal::wrap::{At, wrap};
 use crate::terminal::{Ink, Line, Look};
 
-/// How much of a result is shown.
+/// Lines of a result that are shown.
 const RESULT_LINES_MAX: usize = 4;
-/// How much of a call's input is shown where nobody has to decide on it.
+/// Letters of a call's input that are shown if no approval is needed.
 const INPUT_LETTERS_MAX: usize = 400;
 
-/// How many characters of a title are shown in a line about a chat.
+/// Characters of a title that are shown in a line about a chat.
 const TITLE_CHARS_MAX: usize = 60;
 
 const PERSON: Look = Look { bold: true, ..Look::ink(Ink::Cyan) };
 
-/// What a person said.
+/// A user message.
 pub fn person(parts: &[Part], width: usize) -> Vec<Line> {
     let mut lines = Vec::new();
     for part in parts {
@@ -42,12 +42,12 @@ pub fn person(parts: &[Part], width: usize) -> Vec<Line> {
     lines
 }
 
-/// One line about what happened beside the conversation.
+/// A note about an event outside the conversation.
 pub fn quiet(text: &str, width: usize) -> Vec<Line> {
     wrap(&Line::dim(text), width, &Line::plain("  "), At::Words)
 }
 
-/// Something that went wrong.
+/// An error message.
 pub fn trouble(text: &str, width: usize) -> Vec<Line> {
     text.lines()
         .flat_map(|line| {
@@ -56,7 +56,7 @@ pub fn trouble(text: &str, width: usize) -> Vec<Line> {
         .collect()
 }
 
-/// A call the model has made.
+/// A complete call of the model.
 pub fn call(call: &Call, width: usize) -> Vec<Line> {
     let mut line = Line::new("▸ ", Look::ink(Ink::Blue)).and(&call.tool, Look::BOLD);
     let mut input: String = call.input.chars().take(INPUT_LETTERS_MAX).collect();
@@ -69,14 +69,14 @@ pub fn call(call: &Call, width: usize) -> Vec<Line> {
     wrap(&line, width, &Line::plain("  "), At::Words)
 }
 
-/// What a call came to.
+/// The result of a call.
 pub fn result(result: &ResultOf, width: usize) -> Vec<Line> {
     let (sign, ink, said) = match result.verdict {
         Verdict::Done => ("✓", Ink::Green, ""),
         Verdict::Error => ("✗", Ink::Red, " failed"),
         Verdict::Denied => ("⊘", Ink::Yellow, " was not allowed"),
         Verdict::Interrupted => ("■", Ink::Yellow, " was stopped"),
-        Verdict::Unknown => ("?", Ink::Yellow, " was started, and nobody knows how it ended"),
+        Verdict::Unknown => ("?", Ink::Yellow, " was started; its outcome is unknown"),
     };
     let took = result.began.map(|began| format!(" · {}", duration(result.ended - began))).unwrap_or_default();
     let head = Line::new(&format!("  {sign} "), Look::ink(ink))
@@ -86,7 +86,7 @@ pub fn result(result: &ResultOf, width: usize) -> Vec<Line> {
     let output: Vec<&str> = result.output.lines().filter(|line| !line.trim().is_empty()).collect();
     for line in output.iter().take(RESULT_LINES_MAX) {
         let line = Line::dim(&format!("    {line}"));
-        // Of each line one row: a result is there to be glanced at.
+        // One row per line: a result is only shown in brief.
         lines.push(crate::terminal::wrap::clip(line, width));
     }
     if output.len() > RESULT_LINES_MAX {
@@ -95,25 +95,25 @@ pub fn result(result: &ResultOf, width: usize) -> Vec<Line> {
     lines
 }
 
-/// A summary that stands for everything before it.
+/// A summary that replaces everything before it.
 pub fn summary(summary: &Summary, width: usize) -> Vec<Line> {
-    quiet(&format!("≡ what was said before is summarised from here on ({} tokens)", summary.tokens_before), width)
+    quiet(&format!("≡ everything before this point is summarised ({} tokens)", summary.tokens_before), width)
 }
 
-/// Why a reply ended, where that is worth a line.
+/// Why a reply ended, unless it ended as usual.
 pub fn stop(reply: &Reply, width: usize) -> Vec<Line> {
     match &reply.stop {
         Stop::End | Stop::ToolUse => Vec::new(),
-        Stop::Interrupted => quiet("■ stopped; what was said is kept", width),
-        Stop::Broken => quiet("✗ the answer broke off and could not be recovered; what was said is kept", width),
-        Stop::Length => quiet("■ the answer is as long as the model may make it", width),
+        Stop::Interrupted => quiet("■ stopped; the answer so far is kept", width),
+        Stop::Broken => quiet("✗ the answer broke off and could not be recovered; the text so far is kept", width),
+        Stop::Length => quiet("■ the answer reached the output limit", width),
         Stop::Filtered { category, detail } => {
             quiet(&format!("■ the provider ended the answer {category} {detail}"), width)
         }
     }
 }
 
-/// What is said of an answer that took more than one attempt.
+/// A note about an answer that took more than one attempt.
 pub fn recovered(reply: &Reply, attempts: u32) -> Option<String> {
     match (reply.seams, attempts) {
         (0, 0 | 1) => None,
@@ -122,17 +122,17 @@ pub fn recovered(reply: &Reply, attempts: u32) -> Option<String> {
     }
 }
 
-/// How a turn ended, where the reply does not say it.
+/// Why a turn ended, unless the reply shows it.
 pub fn ended(ended: &Ended, width: usize) -> Vec<Line> {
     let said = match ended {
         Ended::Done | Ended::Interrupted | Ended::Length | Ended::Filtered => return Vec::new(),
-        Ended::StopAfter { tool } => format!("■ {tool} has ended the turn"),
-        Ended::Empty => "■ the model said nothing, twice".into(),
-        Ended::StepsMax => "■ as many steps as a turn may take".into(),
-        Ended::TimeMax => "■ as long as a turn may last".into(),
-        Ended::TokensMax => "■ as many tokens as a turn may use".into(),
-        Ended::CostMax => "■ as much money as a turn may cost".into(),
-        Ended::SameCallMax => "■ the same call again and again".into(),
+        Ended::StopAfter { tool } => format!("■ {tool} ended the turn"),
+        Ended::Empty => "■ the model gave two empty answers".into(),
+        Ended::StepsMax => "■ the turn reached its limit of steps".into(),
+        Ended::TimeMax => "■ the turn reached its time limit".into(),
+        Ended::TokensMax => "■ the turn reached its limit of tokens".into(),
+        Ended::CostMax => "■ the turn reached its cost limit".into(),
+        Ended::SameCallMax => "■ the model repeated the same call too often".into(),
         Ended::Failed(failure) => {
             let tries = if failure.attempts > 1 { format!(" ({} attempts)", failure.attempts) } else { String::new() };
             let mut lines = trouble(&format!("{}{tries}", failure.message), width);
@@ -145,7 +145,7 @@ pub fn ended(ended: &Ended, width: usize) -> Vec<Line> {
     quiet(&said, width)
 }
 
-/// Who answered, how long it took and what it took.
+/// The model, the time, the tokens and the cost of a reply.
 pub fn footer(reply: &Reply) -> Line {
     let mut said = vec![reply.model.clone()];
     if reply.runtime_ms > 0 {
@@ -168,13 +168,13 @@ pub fn beside(part: &Part) -> Option<Line> {
     }
 }
 
-/// A line of the model's thinking.
+/// A line of the model's reasoning.
 pub fn thinking(text: &str, width: usize) -> Vec<Line> {
     let look = Look { dim: true, italic: true, ..Look::PLAIN };
     wrap(&Line::dim("│ ").and(text, look), width, &Line::dim("│ "), At::Words)
 }
 
-/// A whole call, for somebody who has to decide on it: nothing is left out, and everything is visible.
+/// A call in full, for an approval: nothing is left out, and every character is visible.
 pub fn whole_call(call: &Call, width: usize) -> Vec<Line> {
     let look = Look::ink(Ink::Yellow);
     let mut lines = vec![Line::new("┌ ", look).and(&call.tool, Look::BOLD).and(" wants to run with", Look::PLAIN)];
@@ -188,7 +188,7 @@ pub fn whole_call(call: &Call, width: usize) -> Vec<Line> {
     lines
 }
 
-/// Milliseconds, for people.
+/// Milliseconds in words.
 pub fn duration(ms: i64) -> String {
     match ms.max(0) {
         ms @ 0..=999 => format!("{ms} ms"),
@@ -220,7 +220,7 @@ pub fn grouped(number: u64) -> String {
     shown
 }
 
-/// The words of a person's message.
+/// The text of a user message.
 pub fn words(message: &Message) -> Option<String> {
     match &message.body {
         everturn_server::wire::Body::User { parts, .. } => Some(said(parts)),

@@ -16,25 +16,25 @@ use crate::persona_tools;
 use crate::process::{descriptors, private};
 use crate::recording::Whose;
 
-/// Everything that is kept, wherever that is.
+/// An opened store.
 pub struct Kept {
     store: Arc<dyn Store>,
     tokens: Arc<dyn Tokens>,
-    /// What the banner says of it.
+    /// Its description in the banner.
     what: &'static str,
     whose: Whose,
-    /// What a restart of this server is known by, where several share a database.
+    /// Identity of this server across restarts, where several share a database.
     instance: Option<Instance>,
 }
 
-/// Where that is, and how it is used.
+/// Which store to open, with its options.
 enum Place {
     Postgres(String, postgres::PostgresOptions),
     Sqlite(sqlite::SqliteOptions),
 }
 
 impl Place {
-    /// As the environment says.
+    /// The store that the environment names.
     fn told(
         durability: Durability,
         connections: Connections,
@@ -46,9 +46,9 @@ impl Place {
                 let (connections_max, usual) = (connections.len(), postgres::PostgresOptions::default());
                 Ok(Self::Postgres(url, postgres::PostgresOptions { connections_max, durability, listen_url, ..usual }))
             }
-            (None, Some(_)) => bail!(
-                "DATABASE_LISTEN_URL says where to listen, and DATABASE_URL, which says where the database is, is not set"
-            ),
+            (None, Some(_)) => {
+                bail!("DATABASE_LISTEN_URL is set without DATABASE_URL: set DATABASE_URL to the database")
+            }
             (None, None) => {
                 Ok(Self::Sqlite(sqlite::SqliteOptions { drafts: durability, ..sqlite::SqliteOptions::default() }))
             }
@@ -56,7 +56,7 @@ impl Place {
     }
 }
 
-/// Opens the store. The only place that knows which one it is.
+/// Opens the store. Only this function knows which kind it is.
 async fn open(data: &DataDir, place: Place) -> anyhow::Result<Kept> {
     match place {
         Place::Postgres(url, options) => {
@@ -64,8 +64,8 @@ async fn open(data: &DataDir, place: Place) -> anyhow::Result<Kept> {
             let name = instance.as_ref().map(|instance| instance.name().into());
             let opened = Postgres::open(&url, postgres::PostgresOptions { instance: name, ..options }).await;
             let kept = Arc::new(opened.context("the database in DATABASE_URL")?);
-            let whose = Whose::Elsewhere(kept.name().await.ok()); // Some let nobody ask.
-            Ok(Kept { store: kept.clone(), tokens: kept, what: "Postgres, as DATABASE_URL says", whose, instance })
+            let whose = Whose::Elsewhere(kept.name().await.ok()); // Some do not allow the query.
+            Ok(Kept { store: kept.clone(), tokens: kept, what: "Postgres, from DATABASE_URL", whose, instance })
         }
         Place::Sqlite(options) => {
             let dir = data.path().to_owned();
@@ -77,17 +77,17 @@ async fn open(data: &DataDir, place: Place) -> anyhow::Result<Kept> {
     }
 }
 
-/// Where a server in this process keeps its chats.
+/// Where a server in this process stores its chats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Keeps {
-    /// As the configuration says.
+    /// In the configured store.
     Told,
-    /// In memory: they are gone with the process.
+    /// In memory, until the process ends.
     Memory,
 }
 
-/// Adds providers to the engine and tools to the agents of the configuration file. The demo's daemon is the only user;
-/// nothing else about its server differs.
+/// Adds providers to the engine and tools to the agents of the configuration file. The demo's daemon is the
+/// only user; nothing else about its server differs.
 pub trait Extension: Sync {
     /// Registers further providers.
     fn add_providers(&self, builder: Builder) -> anyhow::Result<Builder>;
@@ -112,13 +112,13 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts one that listens here. It holds keys, whichever command it is a part of.
+    /// Opens the store and starts a server on these addresses.
     pub async fn start(config: &Config, at: &[Entrance], keeps: Keeps, stay: Stay) -> anyhow::Result<Self> {
         let (data, kept) = prepare(config, keeps).await?;
         Self::start_on(data, kept, config, at, stay, None).await
     }
 
-    /// The same on what was opened.
+    /// Starts a server on an opened store.
     pub async fn start_on(
         data: DataDir,
         Kept { store, tokens, what, whose, instance }: Kept,
@@ -132,7 +132,7 @@ impl Running {
         let builder = Engine::builder().store(store.clone()).metrics(Metrics::register(&mut registry));
         let Brought { mut builder, model, models, without_key } =
             bring(builder, &config.wire_limits(), &config.company(), variable)?;
-        let is_keyless = model.provider() == "understudy"; // Nobody else would be asked.
+        let is_keyless = model.provider() == "understudy"; // With any key the model would be another one.
         let model = config.model.value.clone().unwrap_or(model);
         config.warnings(&model).iter().for_each(|warning| tracing::warn!("{warning}"));
         let mut agent = config.usual_agent(model.clone())?;
@@ -154,7 +154,7 @@ impl Running {
         is_provided(&engine, &config.models.value)?;
         let first_token = data.first_token(&*tokens, engine.now()).await?;
         if first_token == FirstToken::Old {
-            tracing::error!("{}", no_token(&data)); // Others may have good ones, so it is no reason to stay away.
+            tracing::error!("{}", no_token(&data)); // Not fatal: other tokens may be valid.
         }
         let (models, bounds) = (config.offered(models), config.bounds());
         let parts = Parts { engine, store, tokens, registry, agent: AGENT.into(), models, bounds };
@@ -165,25 +165,26 @@ impl Running {
         let server = opened.map_err(|error| anyhow!("{}; try another --listen", output::causes(&error)))?;
         let announced = match server.entrances().iter().find(|entrance| entrance.is_local()) {
             Some(entrance) => data.announce(&entrance.url(), stay).await?,
-            None => None, // There always is one.
+            None => None, // Cannot happen: there is always an address.
         };
         Ok(Self { server, data, announced, model, without_key, is_keyless, first_token, what, _instance: instance })
     }
 
-    /// Ends it in good order: turns under way are handed over.
+    /// Stops the server in good order: running turns are handed over.
     pub async fn stop(self) {
         drop(self.announced);
         self.server.stop().await;
     }
 
-    /// The same, after steps that are nearly done had so much time to finish, or until somebody is in a hurry.
+    /// Stops the server, after steps that are nearly done had this time to finish, or at once when `hurry`
+    /// completes.
     pub async fn stop_within(self, time: Duration, hurry: impl Future<Output = ()>) {
         drop(self.announced);
         self.server.stop_within(time, hurry).await;
     }
 }
 
-/// Opens what a server works on. Nothing works yet, so whoever is told to end meanwhile has nothing to hand over.
+/// Opens the data directory and the store. No chat runs yet, so a stop meanwhile has nothing to hand over.
 pub async fn prepare(config: &Config, keeps: Keeps) -> anyhow::Result<(DataDir, Kept)> {
     private::hide_from_other_processes();
     descriptors::raise();
@@ -202,24 +203,24 @@ pub async fn prepare(config: &Config, keeps: Keeps) -> anyhow::Result<(DataDir, 
     Ok((data, kept))
 }
 
-/// Sees to it that somebody provides the models that agents ask, and those to choose from.
+/// Checks that every model of an agent and of the list of models has a provider.
 fn is_provided(engine: &Engine, models: &[ModelId]) -> anyhow::Result<()> {
     let asked = engine.agents().flat_map(|(name, agent)| agent.models.iter().map(move |model| (model, Some(name))));
     for (model, agent) in asked.chain(models.iter().map(|model| (model, None))) {
         if engine.facts(model).is_none() {
-            let who = agent.map_or("`models` lists".into(), |name| format!("the agent `{name}` asks"));
+            let who = agent.map_or("`models` lists".into(), |name| format!("the agent `{name}` uses"));
             let providers = engine.providers().collect::<Vec<_>>().join(", ");
-            bail!("nobody here provides {model}, which {who}: the providers are {providers}");
+            bail!("no provider is configured for {model}, which {who}: the providers are {providers}");
         }
     }
     Ok(())
 }
 
-/// What becomes of a token file that opens nothing, and what to do about it.
+/// The log line about a token file whose token is not valid, with advice.
 pub fn no_token(data: &DataDir) -> String {
     format!(
-        "the token in {} was revoked or has expired, and opens nothing: delete the file and start again, and a new one is made, or \
-         put another one there (32 characters or more), in Kubernetes into the secret it comes from",
+        "the token in {} was revoked or has expired: delete the file and restart to create a new one, or \
+         put another one there (32 characters or more), in Kubernetes into its secret",
         data.token_file().display()
     )
 }
@@ -228,9 +229,9 @@ pub fn no_token(data: &DataDir) -> String {
 mod tests {
     use super::*;
 
-    /// What deltas survive, and where hints are heard, is told to whichever store it is.
+    /// Durability and the address for notifications reach the store, whichever it is.
     #[test]
-    fn a_store_is_used_as_it_was_told() {
+    fn a_store_gets_its_configured_options() {
         let told = |durability, set: &[(&str, &str)]| {
             let value = |name: &str| set.iter().find(|(set, _)| *set == name).map(|(_, value)| (*value).to_owned());
             Place::told(durability, "7".parse().unwrap(), value)

@@ -1,7 +1,8 @@
-//! What is written to a terminal.
+//! Terminal output.
 //!
-//! Words of models, tools and people are never passed on as they are: they could move the cursor, colour a lie or turn
-//! the reading direction. Every word on its way to the screen is a [`style::Span`], and making one makes such characters visible.
+//! Text of models, tools and users is never written as it is: it could move the cursor, fake colours or
+//! reverse the reading direction. All text for the screen is a [`style::Span`], whose constructor makes such
+//! characters visible.
 
 pub mod editor;
 pub mod markdown;

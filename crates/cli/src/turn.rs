@@ -1,4 +1,4 @@
-//! One turn, without a screen.
+//! Sends one message and follows its turn, without a screen.
 
 mod told;
 
@@ -20,37 +20,37 @@ pub struct Turn {
     asides: Asides,
 }
 
-/// What was asked, and what is known to have become of it.
+/// The sent message, and its known state.
 struct Asked {
     prompt: String,
-    /// The newest message before it.
+    /// The newest message before the prompt.
     before: u64,
-    /// Its number in the queue.
+    /// Its id in the queue.
     queued: u64,
-    /// Whether it was seen to wait there.
+    /// Whether it was seen in the queue.
     has_waited: bool,
     is_heard: bool,
 }
 
-/// How it ended.
+/// How following the turn ended.
 #[derive(Debug, PartialEq)]
 pub enum End {
     Ended(Ended),
-    /// A person has to allow a call, or another client has to run it.
+    /// The user has to approve a call, or another client has to run it.
     Awaits {
-        /// For people.
+        /// Description for the user.
         what: String,
-        /// Which of the two.
+        /// Approval or result.
         wants: AskKind,
     },
-    /// Somebody took the message out of the queue.
+    /// Another client removed the message from the queue.
     Dropped,
-    /// Whoever waited for it does not any more.
+    /// The user left before the end.
     Left,
 }
 
 impl Turn {
-    /// Says something, and watches from there.
+    /// Sends the message, and watches the chat from there.
     pub async fn begin(house: &mut House, chat: &str, prompt: &str, asides: Asides) -> anyhow::Result<Self> {
         let mut watch = house.client.watch(chat);
         while watch.view().status.is_none() {
@@ -64,19 +64,19 @@ impl Turn {
         Ok(Self { watch, asked, asides })
     }
 
-    /// Prints its words.
+    /// A printer for the answer's text.
     pub fn words<W: Write + IsTerminal>(&self, out: W) -> Words<W> {
         Words::new(out, &self.asked.prompt, self.asked.before, self.asides)
     }
 
-    /// Follows it to its end.
+    /// Follows the turn to its end.
     pub async fn follow(&mut self, house: &mut House, told: &mut impl Told) -> anyhow::Result<End> {
         let mut is_lost = false;
         loop {
             match self.watch.next().await? {
                 News::Events(events) => {
                     told.events(&events)?;
-                    // Only now: a view that is ahead of what was told has more to tell.
+                    // Only after all events were passed on: the view may be ahead of them.
                     if let Some(end) = self.asked.end(self.watch.view()) {
                         return Ok(end);
                     }
@@ -101,34 +101,34 @@ impl Asked {
     fn end(&mut self, view: &View) -> Option<End> {
         let is_ours = |parts: &[Part]| said(parts) == self.prompt;
         let mut newer = view.messages.iter().rev().take_while(|message| message.id > self.before);
-        // A view that is told anew may begin behind it.
+        // The view after a reset may begin after the message.
         self.is_heard |= newer.any(|message| matches!(&message.body, Body::User { parts, .. } if is_ours(parts)));
         let standing = view.status.as_ref()?;
         let waits = standing.queue.iter().any(|queued| queued.id == self.queued);
         self.has_waited |= waits;
         match (standing.status, self.is_heard && !waits) {
             (Status::Awaiting, true) => awaits(standing, ""),
-            (Status::Awaiting, false) if waits => awaits(standing, ", and what you said waits for that"),
+            (Status::Awaiting, false) if waits => awaits(standing, ", and your message waits for that"),
             (_, false) if self.has_waited && !waits => Some(End::Dropped),
-            (_, false) => None, // What is known to have ended is an earlier turn.
+            (_, false) => None, // The turn that has ended is an earlier one.
             (Status::Idle | Status::Failed, true) => standing.ended.clone().map(End::Ended),
             (Status::Running | Status::Interrupting, true) => None,
         }
     }
 }
 
-/// For whom the chat waits.
+/// The end of a turn that waits for a call.
 fn awaits(standing: &Standing, more: &str) -> Option<End> {
     let ask = standing.asks.first()?;
     let what = match ask.wants {
-        AskKind::Approval => format!("{} waits to be allowed{more}", ask.tool),
-        AskKind::Result => format!("{} is to be run by a client{more}", ask.tool),
+        AskKind::Approval => format!("{} waits for approval{more}", ask.tool),
+        AskKind::Result => format!("{} has to be run by a client{more}", ask.tool),
     };
     Some(End::Awaits { what, wants: ask.wants })
 }
 
-/// Does this until it is done. The first signal stops the turn, of which the stream tells; a second one
-/// leaves at once, whether or not there is a daemon to hear of the first.
+/// Runs the future to its end. The first signal interrupts the turn, and the stream reports the outcome; a
+/// second one leaves at once, even if the daemon does not answer.
 pub async fn stoppable(
     client: Client,
     chat: &str,
@@ -144,7 +144,7 @@ pub async fn stoppable(
                 if std::mem::replace(&mut is_stopping, true) {
                     return Ok(End::Left);
                 }
-                output::aside("stopping; once more leaves at once");
+                output::aside("stopping; signal again to leave at once");
                 let (client, chat) = (client.clone(), chat.to_owned());
                 tokio::spawn(async move {
                     if let Err(error) = client.interrupt(&chat).await {
@@ -158,11 +158,11 @@ pub async fn stoppable(
 }
 
 impl End {
-    /// Says what a script cannot see, and gives the exit code.
+    /// Prints how the turn ended on standard error, and returns the exit code.
     pub fn report(&self, chat: &str) -> u8 {
         let (code, said) = match self {
             Self::Ended(Ended::Done | Ended::StopAfter { .. }) => return 0,
-            Self::Ended(Ended::Interrupted) => (130, "stopped; what was said is kept".into()),
+            Self::Ended(Ended::Interrupted) => (130, "stopped; the answer so far is kept".into()),
             Self::Ended(Ended::Failed(Failure { message, detail, .. })) => {
                 let detail = if detail.is_empty() { String::new() } else { format!(" ({detail})") };
                 (1, format!("{message}{detail}"))
@@ -173,15 +173,15 @@ impl End {
                 (3, format!("the turn ended early: {how}"))
             }
             Self::Awaits { what, wants: AskKind::Approval } => {
-                (4, format!("{what}: go on with `everturn chat --resume {chat}`"))
+                (4, format!("{what}: continue with `everturn chat --resume {chat}`"))
             }
-            // No command of ours runs such a tool.
+            // No command runs client tools.
             Self::Awaits { what, wants: AskKind::Result } => {
                 let path = format!("POST /v1/chats/{chat}/answers");
-                (4, format!("{what}: a program that has it brings the result with {path}; until then the chat waits"))
+                (4, format!("{what}: the chat waits until a client that has the tool sends its result to {path}"))
             }
-            Self::Dropped => (1, "another client took the message out of the queue; nothing came of it".into()),
-            Self::Left => (130, "left; the turn may go on without you".into()),
+            Self::Dropped => (1, "another client removed the message from the queue; it was not answered".into()),
+            Self::Left => (130, "left; the turn may continue without you".into()),
         };
         output::aside(said);
         code

@@ -183,7 +183,8 @@ impl Tool for Counted {
             self.write(&context, number, What::Start).await?;
             self.write(&context, number, What::Effect).await?;
         }
-        context.cancel.run_until_cancelled(tokio::time::sleep(HALF)).await; // The effect has happened, so a cancellation changes nothing.
+        // The effect has happened, so a cancellation changes nothing.
+        context.cancel.run_until_cancelled(tokio::time::sleep(HALF)).await;
         Ok(format!("{} {number}: done", self.name).into())
     }
 }

@@ -1,4 +1,4 @@
-//! How long an agent waits and how much it does at once, as the file says it.
+//! Timeouts and concurrency limits of an agent in the configuration file.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use everturn::Agent;
 use everturn::core::limits::Limits;
 
-/// The bounds of an agent beside those of its turns. What is left out is as usual.
+/// Limits of an agent besides those of its turns. `None` is the default.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct AgentBounds {
     pub open_seconds_max: Option<NonZeroU32>,
@@ -19,7 +19,7 @@ pub struct AgentBounds {
 }
 
 impl AgentBounds {
-    /// An agent with these bounds.
+    /// Applies these limits to an agent.
     pub fn of(self, mut agent: Agent) -> Agent {
         self.set(&mut agent.limits);
         agent
@@ -31,7 +31,7 @@ impl AgentBounds {
         let len = |told: Option<NonZeroU32>, usual| told.map_or(usual, |told| told.get() as usize);
         limits.open_max = seconds(self.open_seconds_max, limits.open_max);
         limits.silence_max = seconds(self.silence_seconds_max, limits.silence_max);
-        // A breaker's probe that is only slow is not lost.
+        // The circuit breaker must not count a probe as lost that is only slow.
         limits.breaker.probe_max = limits.breaker.probe_max.max(limits.silence_max);
         limits.tool_time_max = seconds(self.tool_seconds_max, limits.tool_time_max);
         limits.awaiting_max = self
@@ -42,7 +42,7 @@ impl AgentBounds {
         limits.queue_len_max = len(self.queue_len_max, limits.queue_len_max);
     }
 
-    /// What they are, each with whether the file says it, as the file writes it.
+    /// Key, value as in the file, and whether the file sets it.
     pub fn shown(self) -> [(&'static str, String, bool); 7] {
         let mut limits = Limits::default();
         self.set(&mut limits);
@@ -93,7 +93,7 @@ mod tests {
         assert_eq!(told.usual_agent("a/b".parse().unwrap()).unwrap().limits.governor.at_once_max, 2);
     }
 
-    /// A bound of nothing would be a server that does nothing.
+    /// A limit of 0 would be a server that does nothing.
     #[test]
     fn a_bound_of_zero_is_refused() {
         for key in ["requests_max", "silence_seconds_max", "tool_seconds_max", "attempts_max"] {

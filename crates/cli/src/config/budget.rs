@@ -1,4 +1,4 @@
-//! What owners may use, as the file says it.
+//! Budgets of owners in the configuration file.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::money::Money;
 
-/// A budget. What is left out is not bounded.
+/// A budget. `None` is no limit.
 #[derive(Deserialize, Debug, Default, Clone, Copy, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct Spending {
@@ -26,7 +26,7 @@ pub struct Spending {
 }
 
 impl Spending {
-    /// The bounds on money beside which none on tokens would stop anybody.
+    /// Cost limits without a token limit beside them: without a price they stop nothing.
     pub fn costs_alone(&self) -> Vec<&'static str> {
         let by_time = self.day_tokens_max.or(self.month_tokens_max);
         let all = [
@@ -38,7 +38,7 @@ impl Spending {
         alone.map(|(name, ..)| name).collect()
     }
 
-    /// What is bounded, by its name in the file.
+    /// The limits that are set: key and value.
     pub fn told(&self) -> Vec<(&'static str, String)> {
         fn text<T: ToString>(value: Option<T>) -> Option<String> {
             value.map(|value| value.to_string())

@@ -1,4 +1,4 @@
-//! How many connections to the database a server opens, as the file or the environment says it.
+//! Size of the Postgres connection pool, from the file or the environment.
 
 use std::fmt::{self, Display};
 use std::ops::RangeInclusive;
@@ -8,10 +8,11 @@ use everturn::stores::postgres;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
-/// With fewer, a search could take all that is for whoever asks; more than that no database has for one of its clients.
+/// With fewer than 6, one search could occupy all connections for reads; no database has more than 1000 for
+/// one client.
 const BOUNDS: RangeInclusive<usize> = 6..=1000;
 
-/// So many, beside the four that have one purpose each.
+/// Connections in the pool, besides the four that have one purpose each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Connections(usize);
 
@@ -24,7 +25,7 @@ impl Connections {
         match BOUNDS.contains(&len) {
             true => Ok(Self(len)),
             false => Err(format!(
-                "{len} is no number of connections to a database: from {} to {}, and four more are opened",
+                "{len} is not a valid number of database connections: use {} to {} (four more are opened)",
                 BOUNDS.start(),
                 BOUNDS.end()
             )),
@@ -42,7 +43,7 @@ impl FromStr for Connections {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let len = text.trim().parse().map_err(|_| format!("`{}` is no number of connections", text.trim()))?;
+        let len = text.trim().parse().map_err(|_| format!("`{}` is not a number of connections", text.trim()))?;
         Self::checked(len)
     }
 }
@@ -67,7 +68,7 @@ mod tests {
     const NAME: &str = "EVERTURN_DATABASE_CONNECTIONS";
 
     #[test]
-    fn connections_are_as_many_as_somebody_says() {
+    fn the_number_of_connections_is_configured() {
         let told = |variables: &[(&str, &str)], text| {
             read(Flags::default(), variables, text).unwrap().database_connections.value.len()
         };
@@ -81,13 +82,13 @@ mod tests {
         for value in ["0", "5", "1001"] {
             let filed = read(Flags::default(), &[], &format!("database_connections = {value}")).unwrap_err();
             let set = read(Flags::default(), &[(NAME, value)], "").unwrap_err();
-            let said = format!("{value} is no number of connections to a database: from 6 to 1000");
+            let said = format!("{value} is not a valid number of database connections: use 6 to 1000");
             for (error, place) in [(filed, "database_connections"), (set, NAME)] {
                 let error = format!("{error:#}");
                 assert!(error.contains(&said) && error.contains(place), "{error}");
             }
         }
         let error = format!("{:#}", read(Flags::default(), &[(NAME, "many")], "").unwrap_err());
-        assert!(error.contains("`many` is no number of connections"), "{error}");
+        assert!(error.contains("`many` is not a number of connections"), "{error}");
     }
 }

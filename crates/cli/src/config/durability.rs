@@ -1,4 +1,4 @@
-//! What the words of an answer survive that is still arriving, as the file says it.
+//! Durability of an answer that is still arriving, in the configuration file.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,11 +6,11 @@ use std::str::FromStr;
 use everturn::stores::Durability;
 use serde::Deserialize;
 
-/// What deltas survive.
+/// Which failure stored deltas survive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Drafts {
-    /// The death of the process.
+    /// A crash of the process.
     Process,
     /// A power cut.
     Full,
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_drafts_survive_is_the_files_or_the_environments_to_say() {
+    fn durability_comes_from_the_file_or_the_environment() {
         let told = |set: &[(&str, &str)], text: &str| {
             read(Flags::default(), set, text).map(|config| Durability::from(config.durability.value))
         };

@@ -1,4 +1,4 @@
-//! The configuration file, as it is written.
+//! The keys of the configuration file.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -16,7 +16,7 @@ use super::profile::{Profile, Tools};
 use super::provider::Providers;
 use crate::recording::Record;
 
-/// The file.
+/// The configuration file as it is parsed.
 #[derive(Deserialize, Debug, Default)]
 #[serde(deny_unknown_fields)]
 pub struct File {
@@ -80,8 +80,8 @@ pub struct File {
 }
 
 impl File {
-    /// The keys of an agent that stand at the top: those of the agent of chats that name none. Its model, fallbacks and
-    /// instructions can come from elsewhere too, and are not in it.
+    /// The default agent's profile, from the keys at the top of the file. Model, fallbacks and instructions
+    /// are not in it: they have other sources too.
     pub fn take_usual(&mut self) -> Profile {
         Profile {
             steps_max: self.steps_max,

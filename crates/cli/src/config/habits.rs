@@ -1,4 +1,4 @@
-//! How an agent asks its models, as the file says it.
+//! Request options of an agent in the configuration file.
 
 use everturn::core::context::CompactionThreshold;
 use everturn::core::prompt::Effort;
@@ -7,22 +7,22 @@ use everturn::{Agent, Background};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
-/// How full the window may be before the transcript is summarised, if nobody says otherwise.
+/// Default share of the context window at which the transcript is summarised.
 const COMPACTION_PERCENT: u8 = 70;
 
-/// How an agent asks its models. What is left out is as usual.
+/// Request options of an agent. `None` is the default.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
 pub struct Habits {
-    /// Whether generations are asked for that outlive their stream, where the provider keeps them.
+    /// Whether to request background generations, which outlive their stream, where the provider has them.
     pub background: Option<bool>,
-    /// How hard to think, where the model can be told.
+    /// Reasoning effort, where the model has that option.
     pub effort: Option<Word>,
-    /// How full the window may be before the transcript is summarised; 100 never does by itself.
+    /// Share of the context window at which the transcript is summarised; 100 switches that off.
     pub compaction_percent: Option<Percent>,
 }
 
 impl Habits {
-    /// An agent with these habits.
+    /// Applies these options to an agent.
     pub fn of(self, mut agent: Agent) -> Agent {
         if let Some(is_on) = self.background {
             agent.background = if is_on { Background::On } else { Background::Off };
@@ -36,12 +36,12 @@ impl Habits {
         agent
     }
 
-    /// How hard to think, if that is told.
+    /// The reasoning effort, if it is set.
     pub fn effort(self) -> Option<Effort> {
         self.effort.map(|Word(effort)| effort)
     }
 
-    /// What they are, each with whether the file says it, as the file writes it.
+    /// Key, value as in the file, and whether the file sets it.
     pub fn shown(self) -> Vec<(&'static str, String, bool)> {
         let percent = self.compaction_percent.map_or(COMPACTION_PERCENT, |Percent(percent)| percent);
         let background = self.background.unwrap_or_default().to_string();
@@ -61,11 +61,13 @@ impl<'de> Deserialize<'de> for Word {
         let text = String::deserialize(deserializer)?;
         let found = Effort::ALL.into_iter().find(|effort| label(*effort) == text);
         let names = || Effort::ALL.map(label).join(", ");
-        found.map(Self).ok_or_else(|| D::Error::custom(format!("`{text}` is no effort; there are {}", names())))
+        found
+            .map(Self)
+            .ok_or_else(|| D::Error::custom(format!("`{text}` is not an effort level: use one of {}", names())))
     }
 }
 
-/// A share of a hundred.
+/// A percentage.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Percent(u8);
 
@@ -85,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_agent_has_the_habits_of_the_file() {
+    fn an_agent_has_the_options_of_the_file() {
         let words = "background = true\neffort = \"high\"\ncompaction_percent = 55\n";
         let text = format!("{words}\n[agents.a]\nmodel = \"a/b\"\n{words}\n[agents.b]\nmodel = \"a/b\"");
         let config = read(Flags::default(), &[], &text).unwrap();
@@ -103,9 +105,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_habit_is_refused_with_what_there_is() {
+    fn an_invalid_option_is_refused_with_the_valid_ones() {
         for (text, said) in [
-            ("effort = \"hard\"", "there are none, minimal, low"),
+            ("effort = \"hard\"", "use one of none, minimal, low"),
             ("compaction_percent = 101", "more than 100"),
             ("[agents.a]\nmodel = \"a/b\"\neffrt = \"low\"", "did you mean `effort`?"),
         ] {

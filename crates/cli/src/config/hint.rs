@@ -1,20 +1,20 @@
-//! What somebody may have meant who wrote something else.
+//! Suggestions for misspelt names.
 
-/// The message of a parser that names an unknown field and those it knows, with the nearest of them if one is near.
+/// A suggestion for a parser's error about an unknown field, if a known field is near.
 pub fn with_hint(message: &str) -> Option<String> {
     let (_, said) = message.split_once("unknown field ")?;
     let mut quoted = said.split('`').skip(1).step_by(2);
     nearest(quoted.next()?, quoted).map(|known| format!("did you mean `{known}`?"))
 }
 
-/// The nearest of those that are known, if one is near.
+/// The known name with the least distance, if one is near.
 pub fn nearest<'a>(unknown: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let nearest = known.map(|known| (distance(unknown, known), known)).min()?;
     let is_near = nearest.0 * 3 <= unknown.chars().count().max(3);
     is_near.then_some(nearest.1)
 }
 
-/// How many letters have to be changed, added, left out or swapped with their neighbour.
+/// Edit distance: letters changed, added, removed or swapped with their neighbour.
 fn distance(one: &str, other: &str) -> usize {
     let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
     let mut rows = vec![(0..=other.len()).collect::<Vec<usize>>()];

@@ -1,4 +1,4 @@
-//! Money, as the file says it: in US dollars, of which a part can be meant.
+//! Amounts of money in the configuration file: US dollars, with fractions.
 
 use std::fmt::{self, Display};
 
@@ -6,7 +6,8 @@ use everturn::core::cost::Micros;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
-/// An amount of it. Less than nothing is a slip of the pen, and taken for nothing it would stop everybody.
+/// An amount of money. A negative amount is refused: it is a typing error, and read as 0 it would stop every
+/// chat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Money(pub Micros);
 
@@ -14,13 +15,15 @@ impl<'de> Deserialize<'de> for Money {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let units = f64::deserialize(from)?;
         if !units.is_finite() || units < 0.0 {
-            return Err(D::Error::custom(format_args!("{units} is no amount of money: it is 0 or more, such as 2.5")));
+            return Err(D::Error::custom(format_args!(
+                "{units} is not an amount of money: write 0 or more, such as 2.5"
+            )));
         }
         Ok(Self(Micros((units * 1e6).round() as u64)))
     }
 }
 
-/// As the file says it.
+/// The amount as the file writes it.
 impl Display for Money {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Micros(micros) = self.0;
@@ -36,15 +39,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn money_is_shown_as_it_was_told() {
+    fn money_is_shown_as_it_was_written() {
         for (micros, text) in [(0, "0"), (1, "0.000001"), (2_500_000, "2.5"), (50_000_000, "50"), (10_000, "0.01")] {
             assert_eq!(Money(Micros(micros)).to_string(), text);
         }
     }
 
-    /// Wherever money is told, a part of a unit is taken, and less than nothing is an error that says so.
+    /// Every amount accepts fractions, and a negative one is an error.
     #[test]
-    fn money_is_a_part_of_a_unit_and_never_less_than_nothing() {
+    fn money_has_fractions_and_is_never_negative() {
         let places = [
             ("", "turn_cost_max"),
             ("[agents.a]\nmodel = \"a/b\"\n", "turn_cost_max"),
@@ -60,7 +63,7 @@ mod tests {
             }
             for value in ["-1", "-0.5", "nan", "inf"] {
                 let error = format!("{:#}", with(value).unwrap_err());
-                assert!(error.contains("is no amount of money: it is 0 or more"), "{error}");
+                assert!(error.contains("is not an amount of money: write 0 or more"), "{error}");
             }
         }
         let config = read(Flags::default(), &[], "turn_cost_max = 0.25\n[budget]\nday_cost_max = 2.5").unwrap();

@@ -1,7 +1,7 @@
-//! What models cost, as the file says it, and whether bounds on money mean anything.
+//! Prices of models in the configuration file, and warnings about cost limits that have no effect.
 //!
-//! A model whose price nobody knows costs nothing in our books. Whoever bounds money would believe to be safe, and is not: so
-//! that is said, where it can be known.
+//! A model without a known price is accounted as free, so a cost limit would not stop it. The operator is
+//! warned where that can be known.
 
 use std::collections::BTreeMap;
 
@@ -13,18 +13,18 @@ use serde::Deserialize;
 use super::money::Money;
 use super::{AGENT, Config};
 
-/// Prices, by how the names of models begin.
+/// Prices, by prefix of the model's name.
 pub type Prices = BTreeMap<String, Price>;
 
-/// What a million tokens cost.
+/// Price per million tokens.
 #[derive(Deserialize, Debug, Clone, Copy, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct Price {
     pub input: Money,
     pub output: Money,
-    /// Tokens of the prompt that the provider had in its cache; as `input` if left out.
+    /// Prompt tokens read from the provider's cache; as `input` if left out.
     pub cache_read: Option<Money>,
-    /// Those it put there; as `input` if left out.
+    /// Prompt tokens written to that cache; as `input` if left out.
     pub cache_write: Option<Money>,
 }
 
@@ -51,15 +51,15 @@ pub fn by_model(prices: &Prices) -> anyhow::Result<BTreeMap<ModelId, Price>> {
 }
 
 impl Config {
-    /// What a person should know who wrote the file: bounds that do not bind, and parameters that are not sent.
+    /// Warnings for the operator: cost limits without effect, and parameters that are not sent.
     pub fn warnings(&self, usual: &ModelId) -> Vec<String> {
         let mut warnings = self.unbound(usual);
         warnings.extend(self.untaken(usual));
         warnings
     }
 
-    /// What is wrong with bounds on money: those that do not bind, because nobody knows what a model costs, nor bounds
-    /// tokens instead. `usual` is the model of the default agent.
+    /// Warnings about cost limits without effect: the model's price is unknown, and no token limit stands
+    /// beside them. `usual` is the model of the default agent.
     fn unbound(&self, usual: &ModelId) -> Vec<String> {
         let company = self.company();
         let mut bounds: BTreeMap<ModelId, Vec<String>> = BTreeMap::new();
@@ -84,7 +84,7 @@ impl Config {
         told.map(|(model, bounds)| warning(&model, &bounds)).collect()
     }
 
-    /// The bounds of budgets that nothing but prices would make bind.
+    /// Cost limits of budgets that need a price to have an effect.
     fn unbound_budgets(&self) -> Vec<String> {
         let usual = self.budget.costs_alone().into_iter().map(|name| format!("{name} in [budget]"));
         let own = self.owners.iter().flat_map(|(owner, budget)| {
@@ -97,8 +97,8 @@ impl Config {
 fn warning(model: &ModelId, bounds: &[String]) -> String {
     let (which, do_not) = (bounds.join(", "), if bounds.len() == 1 { "does not" } else { "do not" });
     format!(
-        "nobody knows what {model} costs, so {which} {do_not} stop whoever asks it: \
-         say it in [prices.\"{model}\"], 0 if it is free, or bound tokens as well"
+        "the price of {model} is unknown, so {which} {do_not} stop its turns: \
+         set it in [prices.\"{model}\"], 0 if it is free, or limit tokens as well"
     )
 }
 
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_on_money_that_binds_nothing_is_told() {
+    fn a_cost_limit_without_effect_is_a_warning() {
         let price = "[prices.\"lab/qwen\"]\ninput = 0.5\noutput = 1.5\n";
         let agent = "[agents.a]\nmodel = \"openrouter/x/y\"\nturn_cost_max = 0.5\n";
         for (text, told) in [
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn prices_are_told_in_units() {
+    fn prices_are_in_dollars() {
         let text = "[prices.\"lab/qwen\"]\ninput = 0.5\noutput = 1.5\ncache_read = 0.05\n";
         let company = read(Flags::default(), &[], text).unwrap().company();
         let price =

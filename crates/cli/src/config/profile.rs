@@ -1,4 +1,4 @@
-//! Agents, as the file says them.
+//! Agents in the configuration file.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -16,7 +16,7 @@ use super::money::Money;
 use super::sampling::OUTPUT_TOKENS_MIN;
 use super::turns::Turns;
 
-/// An agent by name.
+/// An agent's entry.
 #[derive(Deserialize, Debug, Default, Clone, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
@@ -53,21 +53,22 @@ pub struct Profile {
 /// Tools by name.
 pub type Tools = BTreeMap<String, ClientTool>;
 
-/// A tool that clients run: a turn that calls it rests until one of them brings the result.
+/// A tool that clients run: a turn that calls it waits until a client sends the result.
 #[derive(Deserialize, Debug, Default, Clone, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct ClientTool {
     pub description: String,
-    /// What its input looks like, as a JSON schema; anything if left out.
+    /// JSON schema of its input; any input if left out.
     pub input: Option<Value>,
-    /// The same in a file, in JSON; beside the configuration unless its path is absolute.
+    /// JSON file with that schema; a relative path starts at the configuration file.
     pub input_file: Option<PathBuf>,
-    /// In how many replies in a row it may be called with the same input and come to the same; the agent's if left out.
+    /// Limit of consecutive replies that call it with the same input and get the same result; the agent's if
+    /// left out.
     pub same_call_max: Option<u32>,
 }
 
 impl Profile {
-    /// The agent it describes.
+    /// The agent that the entry describes.
     pub fn agent(&self) -> anyhow::Result<Agent> {
         let mut agent = Agent::new(self.model.parse()?);
         for model in &self.fallbacks {
@@ -76,7 +77,7 @@ impl Profile {
         self.dress(agent)
     }
 
-    /// An agent with everything of it but its models.
+    /// Applies everything of the entry but the models to an agent.
     pub fn dress(&self, mut agent: Agent) -> anyhow::Result<Agent> {
         agent.system.extend(self.system.clone());
         equip(&mut agent, &self.tools)?;
@@ -85,7 +86,7 @@ impl Profile {
         Ok(self.habits().of(self.turns().of(self.bounds().of(agent))))
     }
 
-    /// Reads what its tools keep in files of their own, and refuses what no model could be sent.
+    /// Reads the schema files of its tools, and refuses values that no provider accepts.
     pub fn settle(&mut self, beside: &Path) -> anyhow::Result<()> {
         for (name, tool) in &mut self.tools {
             tool.settle(name, beside)?;
@@ -93,19 +94,19 @@ impl Profile {
         self.sampling().check()?;
         match self.output_tokens_max {
             Some(few @ ..OUTPUT_TOKENS_MIN) => {
-                bail!("`output_tokens_max` is {few}; it has to be {OUTPUT_TOKENS_MIN} or more")
+                bail!("`output_tokens_max` is {few}; it must be {OUTPUT_TOKENS_MIN} or more")
             }
             _ => Ok(()),
         }
     }
 
-    /// How its models pick their words, and what ends their answers.
+    /// Sampling parameters and stop sequences.
     pub fn sampling(&self) -> Sampling {
         let Self { temperature, top_p, top_k, seed, .. } = *self;
         Sampling { temperature, top_p, top_k, seed, stop: self.stop.clone() }
     }
 
-    /// How long it waits, and how much it does at once.
+    /// Timeouts and concurrency limits.
     pub const fn bounds(&self) -> AgentBounds {
         AgentBounds {
             open_seconds_max: self.open_seconds_max,
@@ -118,12 +119,12 @@ impl Profile {
         }
     }
 
-    /// How it asks its models.
+    /// Request options.
     pub const fn habits(&self) -> Habits {
         Habits { background: self.background, effort: self.effort, compaction_percent: self.compaction_percent }
     }
 
-    /// How far its turns may go.
+    /// Limits of a turn.
     pub const fn turns(&self) -> Turns {
         Turns {
             steps_max: self.steps_max,
@@ -153,11 +154,11 @@ impl ClientTool {
         ToolSpec::new(name, &self.description, self.input.clone().unwrap_or_else(anything))
     }
 
-    /// Reads the schema from its file, if it is in one, and sees whether the tool can be had.
+    /// Reads the schema from its file, if it has one, and validates the tool.
     pub fn settle(&mut self, name: &str, beside: &Path) -> anyhow::Result<()> {
         if let Some(file) = &self.input_file {
             if self.input.is_some() {
-                bail!("the input of the tool `{name}` is told twice: by `input` and by `input_file`");
+                bail!("the tool `{name}` has both `input` and `input_file`: keep one");
             }
             let path = beside.join(file);
             let told = || format!("the input of the tool `{name}`, {}", path.display());
@@ -166,9 +167,9 @@ impl ClientTool {
         }
         if let Some(input) = &self.input {
             if !input.is_object() {
-                bail!("the input of the tool `{name}` is not a JSON schema: it is no table");
+                bail!("the input of the tool `{name}` is not a JSON schema: it must be a table");
             }
-            // As it is written: what providers are sent has been made to fit them.
+            // Validated as written: requests carry a version adapted to the provider.
             if let Err(error) = jsonschema::validator_for(input) {
                 bail!("the input of the tool `{name}` is not a JSON schema: {error}");
             }

@@ -1,4 +1,4 @@
-//! Providers, as the file says them.
+//! Providers in the configuration file.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,17 +12,17 @@ use super::Config;
 /// Providers by name.
 pub type Providers = BTreeMap<String, Provider>;
 
-/// A provider by name: somebody who speaks one of the wires, at an address of theirs.
+/// A provider's entry: a wire format and a URL.
 #[derive(Deserialize, Debug, Clone, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct Provider {
     pub wire: WireWord,
     pub url: String,
-    /// The variable that holds the key. Keys themselves have no place in a file.
+    /// The environment variable with the key. Keys themselves do not belong in a file.
     pub key_env: Option<String>,
 }
 
-/// A wire by its name.
+/// A wire format by its name.
 #[derive(Deserialize, Debug, Clone, Copy, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum WireWord {
@@ -33,7 +33,7 @@ pub enum WireWord {
 }
 
 impl WireWord {
-    /// Its name.
+    /// The name in the file.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Chat => "chat",
@@ -54,7 +54,7 @@ impl WireWord {
 }
 
 impl Config {
-    /// Which providers there are beside the usual ones. `model` is that of the default agent.
+    /// The providers besides the built-in ones, and those with background generations.
     pub fn company(&self) -> Company {
         let named = |(name, provider): (&String, &Provider)| {
             let Provider { wire, url, key_env } = provider.clone();
@@ -64,7 +64,7 @@ impl Config {
         Company { named: self.providers.iter().map(named).collect(), kept: self.kept(), prices }
     }
 
-    /// The providers that somebody asks in the background.
+    /// Providers of agents that request background generations.
     fn kept(&self) -> BTreeSet<String> {
         let provider = |model: &String| model.parse::<ModelId>().ok().map(|model| model.provider().to_owned());
         let profiles = self.agents.values().filter(|profile| profile.background == Some(true));
@@ -73,7 +73,7 @@ impl Config {
             .filter_map(provider)
             .collect();
         if self.usual.background == Some(true) {
-            // Whom the default agent asks may be for the keys to say.
+            // Without a configured model, the API keys choose the provider, which may be Google.
             kept.insert(self.model.value.as_ref().map_or("google", ModelId::provider).to_owned());
         }
         kept
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn providers_of_the_file_are_brought_along() {
+    fn providers_of_the_file_are_registered() {
         let text = "[providers.lab]\nwire = \"chat\"\nurl = \"https://lab.example/v1\"\nkey_env = \"LAB_KEY\"\n\
             [agents.a]\nmodel = \"lab/x\"\nfallbacks = [\"google/y\"]\nbackground = true\n[agents.b]\nmodel = \"openai/z\"";
         let company = read(Flags::default(), &[], text).unwrap().company();
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_provider_is_refused() {
+    fn an_invalid_provider_is_refused() {
         for (text, said) in [
             ("[providers.a]\nwire = \"chat\"", "missing field `url`"),
             ("[providers.a]\nwire = \"telex\"\nurl = \"x\"", "`chat`, `responses`, `anthropic`, `gemini`"),

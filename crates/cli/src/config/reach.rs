@@ -1,4 +1,4 @@
-//! Who can reach the server, and whether what they say can be read on the way.
+//! Listen addresses, TLS and proxies: the server refuses to send tokens unencrypted to other machines.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -12,38 +12,40 @@ use reqwest::Url;
 use super::{Config, Told};
 use crate::clock;
 
-/// What to do about an address that others can reach.
+/// Advice for an address that other machines can reach.
 const ADVICE: &str =
     "give it TLS with --tls-cert and --tls-key, or name the proxy in front that does TLS with --proxy ADDRESS";
 
-/// What the server is told about other machines.
+/// Configuration of access from other machines.
 #[derive(Debug)]
 pub struct Openness {
     pub expose: Told<bool>,
     pub tls_cert: Told<Option<PathBuf>>,
     pub tls_key: Told<Option<PathBuf>>,
     pub proxies: Told<Vec<Network>>,
-    /// Sites whose pages may ask.
+    /// Sites whose pages may use the API (CORS).
     pub origins: Told<Vec<Site>>,
 }
 
 impl Config {
-    /// Where to listen, if that is safe.
+    /// The addresses to listen on; an error if one is not safe.
     pub fn entrances(&self) -> anyhow::Result<Vec<Entrance>> {
         let Openness { expose, tls_cert, tls_key, proxies, .. } = &self.openness;
         let at = self.listen.value.clone();
         let files = match (&tls_cert.value, &tls_key.value) {
             (Some(certificate), Some(key)) => Some((certificate, key)),
             (None, None) => None,
-            (Some(_), None) => bail!("there is a certificate and no key for it: add --tls-key"),
-            (None, Some(_)) => bail!("there is a key and no certificate for it: add --tls-cert"),
+            (Some(_), None) => bail!("the TLS certificate has no key: add --tls-key"),
+            (None, Some(_)) => bail!("the TLS key has no certificate: add --tls-cert"),
         };
         match &at {
-            Listen::Unix(_) if files.is_some() => bail!("a socket in the file system needs no TLS"),
+            Listen::Unix(_) if files.is_some() => {
+                bail!("a Unix socket needs no TLS: remove --tls-cert and --tls-key, or listen on an address")
+            }
             Listen::Unix(_) => {}
             Listen::Tcp(address) if address.ip().is_loopback() => {}
             Listen::Tcp(address) if !expose.value => {
-                bail!("{address} can be reached from other machines: if that is meant, add --expose, and {ADVICE}")
+                bail!("{address} can be reached from other machines: if that is intended, add --expose, and {ADVICE}")
             }
             Listen::Tcp(address) if files.is_none() && proxies.value.is_empty() => {
                 bail!("{address} can be reached from other machines, and tokens would travel unencrypted: {ADVICE}")
@@ -54,14 +56,14 @@ impl Config {
         let entrance = Entrance { at, tls };
         Ok(match entrance.is_local() {
             true => vec![entrance],
-            // Commands on this machine have no certificate to check, and are no proxy: they get a port of their own.
+            // Commands on this machine do not use TLS and are not the proxy: they get a loopback port.
             false => vec![entrance, loopback()],
         })
     }
 }
 
 impl Openness {
-    /// What is allowed, and most likely not meant.
+    /// Warnings about settings that are allowed but probably not intended.
     pub fn warnings(&self, entrances: &[Entrance]) -> Vec<String> {
         let tls = entrances.iter().filter_map(|entrance| entrance.tls.as_ref());
         let mut warnings: Vec<_> = tls.flat_map(|tls| tls.warnings(Timestamp(clock::now()))).collect();
@@ -75,20 +77,20 @@ impl Openness {
     }
 }
 
-/// A name that requests may use, as it stands in their `Host` header.
+/// Parses a host name as it appears in the `Host` header.
 pub fn host(text: &str) -> Result<String, String> {
     let wrong = |right: &str| format!("`{text}` is not a host name: write {right}, without scheme and path");
     if let Some(named) = Url::parse(text).ok().filter(|_| text.contains("://")).as_ref().and_then(authority) {
         return Err(wrong(&named));
     }
     let is_host = Url::parse(&format!("http://{text}")).ok().as_ref().and_then(authority).is_some_and(|host| {
-        // Port 80 is left out of addresses, and may stand in a header.
+        // URLs omit port 80, a header may have it.
         text.eq_ignore_ascii_case(&host) || text.eq_ignore_ascii_case(&format!("{host}:80"))
     });
     if is_host { Ok(text.into()) } else { Err(wrong("it as chat.example.com or chat.example.com:8443")) }
 }
 
-/// The same for those that a variable or the file names.
+/// Validates host names from a variable or the file.
 pub fn hosts(told: Told<Vec<String>>) -> anyhow::Result<Told<Vec<String>>> {
     for name in &told.value {
         host(name).map_err(|error| anyhow::anyhow!("{}: {error}", told.origin))?;
@@ -117,9 +119,10 @@ mod tests {
         Flags { listen: Some(listen.parse().unwrap()), expose, proxy, ..Flags::default() }
     }
 
-    /// S1: loopback and sockets are free; any other address needs to be meant, and to be encrypted by somebody.
+    /// Loopback and sockets are always allowed; any other address needs `--expose`, and TLS here or at a
+    /// proxy.
     #[test]
-    fn other_machines_come_in_only_when_told_and_encrypted() {
+    fn other_machines_need_expose_and_encryption() {
         let none: &[&str] = &[];
         for (listen, expose, proxies, said) in [
             ("127.0.0.1:0", false, none, None),
@@ -149,16 +152,16 @@ mod tests {
         assert!(read(both, &[], "").unwrap().entrances().unwrap_err().to_string().contains("no TLS"));
     }
 
-    /// Whoever is on this machine finds a way in that needs no certificate.
+    /// Commands on this machine can connect without a certificate.
     #[test]
-    fn commands_have_a_way_in() {
+    fn local_commands_can_always_connect() {
         for (listen, count) in [("127.0.0.1:0", 1), ("unix:/tmp/a", 1), ("0.0.0.0:0", 1), ("10.1.2.3:0", 2)] {
             let config = read(flags(listen, true, &["10.0.0.1"]), &[], "").unwrap();
             assert_eq!(config.entrances().unwrap().len(), count, "{listen}");
         }
     }
 
-    /// C8: whoever writes an address where a name belongs is told the name.
+    /// A URL in place of a host name is refused with the host name to write.
     #[test]
     fn a_host_is_a_name_and_nothing_else() {
         for good in ["chat.example.com", "Chat.Example.com", "chat.example.com:8443", "a:80", "10.1.2.3", "[::1]:4140"]

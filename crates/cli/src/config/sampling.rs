@@ -1,17 +1,18 @@
-//! Sampling parameters that a model would refuse, found before anything is asked.
+//! Sampling parameters that a model would refuse, found at the start.
 //!
-//! They are left out of requests to it, which the person who set them should know.
+//! Requests to that model leave them out, and the operator is warned.
 
 use everturn::core::ids::ModelId;
 use everturn::core::prompt::Sampling;
 
 use super::{AGENT, Config};
 
-/// The least output limit that every wire takes.
+/// Least output limit that every wire format accepts.
 pub const OUTPUT_TOKENS_MIN: u32 = 16;
 
 impl Config {
-    /// What agents are configured with and their models do not take. `usual` is the model of the default agent.
+    /// Warnings about parameters that an agent's models do not accept. `usual` is the model of the default
+    /// agent.
     pub fn untaken(&self, usual: &ModelId) -> Vec<String> {
         let company = self.company();
         let mut warnings = Vec::new();
@@ -40,7 +41,7 @@ impl Config {
     }
 }
 
-/// What is set, as the file writes it.
+/// The parameters that are set: key, and value as in the file.
 pub fn shown(sampling: &Sampling, output_tokens_max: Option<u32>) -> Vec<(&'static str, String)> {
     let Sampling { temperature, top_p, top_k, seed, stop } = sampling;
     let numbers = [
@@ -74,13 +75,13 @@ mod tests {
     }
 
     #[test]
-    fn what_no_provider_takes_is_refused_at_the_start() {
+    fn a_parameter_that_no_provider_takes_is_refused_at_the_start() {
         for (text, said) in [
             ("temperature = 3", "`temperature` is 3; it has to be from 0 to 2"),
             ("[agents.a]\nmodel = \"a/b\"\ntop_p = 1.5", "the agent `a`: `top_p` is 1.5"),
             ("top_k = 0", "`top_k` is 0"),
             ("stop = [\" \"]", "more than white space"),
-            ("output_tokens_max = 9", "`output_tokens_max` is 9; it has to be 16 or more"),
+            ("output_tokens_max = 9", "`output_tokens_max` is 9; it must be 16 or more"),
             ("temprature = 1", "did you mean `temperature`?"),
         ] {
             let error = format!("{:#}", read(Flags::default(), &[], text).unwrap_err());
@@ -89,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_model_does_not_take_is_told() {
+    fn a_parameter_that_a_model_does_not_take_is_a_warning() {
         let untaken = |text: &str, model: &str| {
             let config = read(Flags::default(), &[], text).unwrap();
             config.untaken(&model.parse().unwrap())

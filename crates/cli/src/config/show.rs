@@ -1,4 +1,4 @@
-//! What the server would be told, for people.
+//! `everturn config show`: the effective configuration as text.
 
 use std::fmt::{Debug, Write as _};
 
@@ -14,7 +14,7 @@ use super::provider::Provider;
 use super::reach::Openness;
 use super::{Config, Origin, Told, sampling};
 
-/// Variables that hold secrets. Whether they are set is shown, and nothing else.
+/// Variables that hold secrets. Only whether they are set is shown.
 const SECRETS: [&str; 7] = [
     "ANTHROPIC_API_KEY",
     "ANTHROPIC_AUTH_TOKEN",
@@ -25,7 +25,7 @@ const SECRETS: [&str; 7] = [
     "OLLAMA_API_KEY",
 ];
 
-/// Variables that say where providers and collectors are. Those that are set are shown.
+/// Variables with addresses of providers and collectors. Shown if set.
 const PLACES: [&str; 8] = [
     "ANTHROPIC_BASE_URL",
     "OPENAI_BASE_URL",
@@ -37,7 +37,7 @@ const PLACES: [&str; 8] = [
     "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
 ];
 
-/// Variables that hold no secret and no place. Those that are set are shown.
+/// Variables that hold neither a secret nor an address. Shown if set.
 const WORDS: [&str; 6] = [
     "EVERTURN_LOG",
     "EVERTURN_LOG_FORMAT",
@@ -47,13 +47,13 @@ const WORDS: [&str; 6] = [
     "OTEL_SERVICE_NAME",
 ];
 
-/// Variables of which most have nothing, and that have secrets in them. That they are set is shown.
+/// Variables that are rarely set and hold secrets. Shown as set, without the value.
 const HEADERS: [&str; 2] = ["OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"];
 
-/// Variables that say where databases are, with passwords.
+/// Variables with database URLs, which hold passwords.
 const DATABASES: [&str; 2] = ["DATABASE_URL", "DATABASE_LISTEN_URL"];
 
-/// Lines that can be put into the file again, each with where its value came from.
+/// Lines in the format of the configuration file, each with the origin of its value.
 struct Sheet(String);
 
 impl Sheet {
@@ -68,12 +68,12 @@ impl Sheet {
     }
 
     fn say(&mut self, line: std::fmt::Arguments<'_>) {
-        let _ = writeln!(self.0, "{line}"); // A text takes whatever is written to it.
+        let _ = writeln!(self.0, "{line}"); // Writing to a string cannot fail.
     }
 }
 
 impl Config {
-    /// What the server would be told, and by whom. Secrets are not shown.
+    /// The effective configuration with the origin of each value, without secrets.
     pub fn shown(&self, variable: impl Fn(&str) -> Option<String>) -> String {
         let mut sheet = Sheet(String::new());
         self.show_reach(&mut sheet);
@@ -83,7 +83,7 @@ impl Config {
             sheet.line("fallbacks", texts(&self.fallbacks), &self.file);
         }
         match self.models.origin {
-            Origin::Default => sheet.say(format_args!("# models: as the keys in the environment say")),
+            Origin::Default => sheet.say(format_args!("# models: chosen by the keys in the environment")),
             ref origin => sheet.line("models", texts(&self.models.value), origin),
         }
         sheet.told("system", &self.system);
@@ -126,7 +126,7 @@ impl Config {
         sheet.0
     }
 
-    /// The model of the default agent, which the keys say if nobody does.
+    /// The model of the default agent: configured, or chosen by the API keys.
     fn show_model(&self, sheet: &mut Sheet, variable: impl Fn(&str) -> Option<String>) -> ModelId {
         if let Some(model) = &self.model.value {
             sheet.line("model", model.to_string(), &self.model.origin);
@@ -183,7 +183,7 @@ impl Config {
         self.show_tools(sheet, &format!("{path}.tools"), tools);
     }
 
-    /// The bounds of an agent, and how it asks its models.
+    /// The limits and request options of an agent.
     fn show_keys(&self, sheet: &mut Sheet, profile: &Profile) {
         let told = profile.turns().shown().into_iter().chain(profile.bounds().shown()).chain(profile.habits().shown());
         for (name, value, is_told) in told {
@@ -250,18 +250,18 @@ fn texts<T: ToString>(values: &[T]) -> Vec<String> {
     values.iter().map(ToString::to_string).collect()
 }
 
-/// A name as the file writes it.
+/// A TOML key, quoted if needed.
 fn key(name: &str) -> String {
     let is_bare = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'));
     if is_bare { name.into() } else { format!("{name:?}") }
 }
 
-/// An address as it was written, unless there may be a secret in it.
+/// A URL as it was written, unless it may hold a secret.
 fn shown_url(text: &str) -> String {
     if text.contains(['@', '?', '#']) { masked(text) } else { text.into() }
 }
 
-/// Where something is, without who comes and with what.
+/// A URL without user, password, query and fragment.
 fn masked(url: &str) -> String {
     let Some(url) = url.parse::<Url>().ok().filter(Url::has_host) else { return "set".into() };
     let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_database_only_the_place_is_shown() {
+    fn a_database_url_is_shown_without_its_password() {
         assert_eq!(
             masked("postgres://me:pw@db.example:5432/chats?password=pw"),
             "postgres://***@db.example:5432/chats"

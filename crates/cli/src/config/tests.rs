@@ -5,7 +5,7 @@ use everturn::core::cost::Micros;
 
 use super::*;
 
-/// What is read from these flags, variables and this file.
+/// The configuration of these flags, variables and this file.
 pub(super) fn read(flags: Flags, variables: &[(&str, &str)], text: &str) -> anyhow::Result<Config> {
     static READ: AtomicU32 = AtomicU32::new(0);
     let name = format!("everturn-config-{}-{}.toml", std::process::id(), READ.fetch_add(1, Ordering::Relaxed));
@@ -36,7 +36,7 @@ fn flags_beat_variables_beat_the_file_beats_defaults() {
 }
 
 #[test]
-fn what_nobody_knows_is_an_error_that_says_what_is_known() {
+fn an_unknown_key_is_an_error_that_lists_the_known_ones() {
     for (text, said) in [
         ("modell = \"a/b\"", "unknown field `modell`"),
         ("[agents.x]\nmodel = \"a/b\"\nsteps = 3", "expected one of"),
@@ -47,7 +47,7 @@ fn what_nobody_knows_is_an_error_that_says_what_is_known() {
         let error = format!("{:#}", read(Flags::default(), &[], text).unwrap_err());
         assert!(error.contains(said) && !error.contains("usize"), "{error}");
     }
-    // C9: what is wrong stands first, what may have been meant last.
+    // The error stands first, the suggestion last.
     let error = format!("{:#}", read(Flags::default(), &[], "modle = \"a/b\"").unwrap_err());
     let [wrong, hint] = ["unknown field `modle`", "did you mean `model`?"].map(|said| error.find(said));
     assert!(wrong.is_some() && wrong < hint && error.ends_with("`model`?"), "{error}");
@@ -64,9 +64,9 @@ fn a_profile_makes_an_agent() {
     assert_eq!((agent.limits.turn_time_max, agent.system), (Duration::from_secs(300), vec!["Be careful.".to_owned()]));
 }
 
-/// The agent of chats that name none has what others have, by the same keys.
+/// The default agent has the same keys as others.
 #[test]
-fn the_default_agent_is_told_like_others() {
+fn the_default_agent_has_the_keys_of_others() {
     let text = "fallbacks = [\"c/d\", \"e/f\"]\nsystem = \"Be careful.\"\nsteps_max = 3\nturn_tokens_max = 7\nturn_cost_max = 2\nturn_minutes_max = 5";
     let config = read(Flags::default(), &[], text).unwrap();
     let agent = config.usual_agent("a/b".parse().unwrap()).unwrap();
@@ -91,5 +91,5 @@ fn models_to_choose_from_are_the_usual_ones_unless_they_are_listed() {
     assert_eq!(offered(&[], ""), [Offered::All("usual".into())]);
     assert_eq!(offered(&[], "models = [\"a/one\", \"b/two\"]"), [model("a/one"), model("b/two")]);
     assert_eq!(offered(&[("EVERTURN_MODELS", "c/three")], "models = [\"a/one\"]"), [model("c/three")]);
-    assert_eq!(offered(&[], "models = []"), [], "nobody may choose");
+    assert_eq!(offered(&[], "models = []"), [], "no model may be chosen");
 }

@@ -1,4 +1,4 @@
-//! How far a turn of an agent may go, as the file says it.
+//! Limits of an agent's turn in the configuration file.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use everturn::core::limits::Limits;
 
 use super::money::Money;
 
-/// The bounds of a turn. What is left out is as usual.
+/// Limits of a turn. `None` is the default.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Turns {
     pub steps_max: Option<u32>,
@@ -18,7 +18,7 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// An agent with these bounds.
+    /// Applies these limits to an agent.
     pub fn of(self, mut agent: Agent) -> Agent {
         let limits = &mut agent.limits;
         limits.steps_max = self.steps_max.unwrap_or(limits.steps_max);
@@ -30,12 +30,12 @@ impl Turns {
         agent
     }
 
-    /// Whether money is bounded, and what stops a turn whose price is not known is only what stops any.
+    /// Whether cost is limited and tokens are not: without a price, only the general limits stop such a turn.
     pub const fn is_cost_alone(self) -> bool {
         self.cost_max.is_some() && self.tokens_max.is_none()
     }
 
-    /// What they are, each with whether the file says it, as the file writes it.
+    /// Key, value as in the file, and whether the file sets it.
     pub fn shown(self) -> [(&'static str, String, bool); 5] {
         let usual = Limits::default();
         let steps = u64::from(self.steps_max.unwrap_or(usual.steps_max));

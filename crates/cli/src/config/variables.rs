@@ -1,7 +1,6 @@
-//! The variables of ours.
+//! Environment variables that begin with `EVERTURN_`.
 //!
-//! A misspelt one would be silently left aside, as the system knows no names. So whoever serves looks at all that begin like
-//! ours.
+//! A misspelt variable would be ignored silently. So `serve` refuses unknown ones with this prefix.
 
 use anyhow::bail;
 
@@ -10,7 +9,7 @@ use super::hint::nearest;
 
 const OURS: &str = "EVERTURN_";
 
-/// What is read anywhere, without how it begins.
+/// All variables that are read anywhere, without the prefix.
 const KNOWN: [&str; 29] = [
     "CHATS_MAX",
     "CONFIG",
@@ -39,22 +38,22 @@ const KNOWN: [&str; 29] = [
     "TLS_KEY",
     "TOKEN",
     "URL",
-    // Of builds that no release is.
+    // Only in test builds.
     "FAILPOINT",
     "SABOTAGE",
 ];
 
-/// How those begin that tests are told by.
+/// Prefix of variables for tests.
 const OF_TESTS: &str = "TEST_";
 
-/// The names of all that are set, and not to nothing.
+/// The names of all variables that are set and not blank.
 pub fn variables_set() -> impl Iterator<Item = String> + Clone {
     let set = std::env::vars_os().filter(|(_, value)| !value.to_string_lossy().trim().is_empty());
     set.map(|(name, _)| name.to_string_lossy().into_owned()).collect::<Vec<_>>().into_iter()
 }
 
 impl Config {
-    /// Refuses variables that begin like ours and that nobody reads. `set` are the names of all that are set.
+    /// Refuses unknown variables with our prefix. `set` are the names of all variables that are set.
     pub fn refuse_unknown(&self, set: impl Iterator<Item = String> + Clone) -> anyhow::Result<()> {
         let is_cluster = set.clone().any(|name| name == "KUBERNETES_SERVICE_HOST");
         let is_key = |name: &str| self.providers.values().any(|provider| provider.key_env.as_deref() == Some(name));
@@ -65,15 +64,15 @@ impl Config {
                 continue;
             }
             match nearest(rest, KNOWN.into_iter()) {
-                Some(known) => bail!("nobody reads the variable `{name}`: did you mean `{OURS}{known}`?"),
-                None => bail!("nobody reads the variable `{name}`; docs/configuration.md lists those that are read"),
+                Some(known) => bail!("unknown environment variable `{name}`: did you mean `{OURS}{known}`?"),
+                None => bail!("unknown environment variable `{name}`; docs/configuration.md lists the known ones"),
             }
         }
         Ok(())
     }
 }
 
-/// Whether Kubernetes sets this for a service that is called like us, or begins so.
+/// Whether Kubernetes sets this variable for a service whose name begins with `everturn`.
 fn is_of_service(rest: &str) -> bool {
     let rest = format!("_{rest}");
     ["_SERVICE_HOST", "_PORT"].iter().any(|end| rest.ends_with(end))
@@ -99,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_that_nobody_reads_is_refused_with_what_may_be_meant() {
+    fn an_unknown_variable_is_refused_with_a_suggestion() {
         for (name, said) in [
             ("EVERTURN_MODLE", "did you mean `EVERTURN_MODEL`?"),
             ("EVERTURN_STREAM_MAX", "did you mean `EVERTURN_STREAMS_MAX`?"),
@@ -114,9 +113,9 @@ mod tests {
         assert_eq!(refused(&others), None);
     }
 
-    /// Whoever calls its service `everturn`, as our manifest does, is set a dozen of these.
+    /// For a service called `everturn`, as in our manifest, Kubernetes sets a dozen of these.
     #[test]
-    fn what_kubernetes_sets_is_left_aside() {
+    fn variables_of_kubernetes_are_ignored() {
         let set = [
             "KUBERNETES_SERVICE_HOST",
             "EVERTURN_SERVICE_HOST",
@@ -129,13 +128,13 @@ mod tests {
             "EVERTURN_DATABASE_PORT_5432_TCP_ADDR",
         ];
         assert_eq!(refused(&set), None);
-        assert!(refused(&set[1..]).is_some(), "elsewhere nobody sets them");
+        assert!(refused(&set[1..]).is_some(), "outside Kubernetes they are unknown");
         assert!(refused(&["KUBERNETES_SERVICE_HOST", "EVERTURN_MODLE"]).is_some());
     }
 
-    /// What the configuration asks for, and what its page names, is known.
+    /// Every variable that the configuration reads or its page documents is known.
     #[test]
-    fn what_is_read_or_documented_is_known() {
+    fn every_variable_that_is_read_or_documented_is_known() {
         let asked = RefCell::new(Vec::new());
         let home = |name: &str| {
             asked.borrow_mut().push(name.to_owned());

@@ -1,7 +1,7 @@
-//! What is told to whoever runs this: logs, traces, and the audit.
+//! Logs, traces, and the audit file.
 //!
-//! Logs go to standard error, as text for a person and as JSON for a machine. Traces go to an OpenTelemetry collector if
-//! one is named in the environment, and nowhere else. The audit goes to a file in the data directory that only grows.
+//! Logs go to standard error, as text on a terminal and as JSON otherwise. Traces go to an OpenTelemetry
+//! collector if the environment names one. The audit goes to an append-only file in the data directory.
 
 use std::fs::OpenOptions;
 use std::io::IsTerminal as _;
@@ -24,26 +24,26 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer, Registry, fmt};
 
-/// Where the audit is, in the data directory.
+/// Name of the audit file in the data directory.
 const AUDIT_FILE: &str = "audit.jsonl";
-/// Says how log lines look.
+/// Variable for the format of log lines.
 const FORMAT: &str = "EVERTURN_LOG_FORMAT";
 /// Either of these names a collector.
 const COLLECTORS: [&str; 2] = ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"];
 
 type Boxed = Box<dyn Layer<Registry> + Send + Sync>;
 
-/// How log lines look.
+/// Format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// For people.
+    /// Text for a terminal.
     Text,
     /// One JSON object per line, and nothing else on standard error.
     Json,
 }
 
 impl Form {
-    /// As the environment says, or as fits whoever reads.
+    /// The format of the environment; by default text on a terminal, JSON otherwise.
     pub fn told(variable: impl Fn(&str) -> Option<String>) -> Self {
         match variable(FORMAT).as_deref().map(str::trim) {
             Some("json") => Self::Json,
@@ -53,7 +53,7 @@ impl Form {
         }
     }
 
-    /// What writes lines like this to standard error.
+    /// The layer that writes this format to standard error.
     fn layer(self) -> Boxed {
         let to = fmt::layer().with_writer(std::io::stderr);
         match self {
@@ -63,7 +63,7 @@ impl Form {
     }
 }
 
-/// Writes a JSON line that is not to be filtered, whether or not logging has begun.
+/// Writes an unfiltered JSON line, also before logging has started.
 pub fn line(level: Level, words: &str) {
     tracing::subscriber::with_default(tracing_subscriber::registry().with(Form::Json.layer()), || match level {
         Level::ERROR => tracing::error!("{words}"),
@@ -71,18 +71,18 @@ pub fn line(level: Level, words: &str) {
     });
 }
 
-/// What has to be told before the process ends.
-#[must_use = "what was not sent yet is sent by its end"]
+/// Traces that have to be sent before the process exits.
+#[must_use = "`end` sends the remaining traces"]
 pub struct Logs(Option<SdkTracerProvider>);
 
 impl Logs {
-    /// Begins to log, to trace if a collector is named, and to write the audit into this directory.
+    /// Starts logging, tracing if a collector is configured, and the audit in this directory.
     pub fn start(data: &Path, variable: impl Fn(&str) -> Option<String>) -> anyhow::Result<Self> {
         let set = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
         let form = Form::told(set);
         let (filter, mut troubles) = filter_told(&set);
         if let Some(told) = set(FORMAT).filter(|told| !["json", "text"].contains(&told.trim())) {
-            troubles.push(format!("{FORMAT} is json or text, and not {told:?}"));
+            troubles.push(format!("{FORMAT} must be json or text, not {told:?}"));
         }
         let mut layers: Vec<Boxed> = vec![form.layer().with_filter(filter).boxed(), audit(data)?];
         let provider = COLLECTORS.iter().any(|name| set(name).is_some()).then(|| provider(&set)).transpose()?;
@@ -95,14 +95,15 @@ impl Logs {
         Ok(Self(provider))
     }
 
-    /// Begins to write the audit into this directory and nothing else: for a command that is a daemon for a while, whose
-    /// terminal is somebody's.
+    /// Starts only the audit in this directory: for a command with an embedded daemon, whose terminal shows
+    /// the chat.
     pub fn audit(data: &Path) -> anyhow::Result<()> {
-        let _ = tracing_subscriber::registry().with(audit(data)?).try_init(); // A second time it is begun already.
+        // Fails if it was started before, which does no harm.
+        let _ = tracing_subscriber::registry().with(audit(data)?).try_init();
         Ok(())
     }
 
-    /// Sends what is left to send.
+    /// Sends the remaining traces.
     pub async fn end(self) {
         let Some(provider) = self.0 else { return };
         match tokio::task::spawn_blocking(move || provider.shutdown()).await {
@@ -113,7 +114,7 @@ impl Logs {
     }
 }
 
-/// What is logged, and what is wrong with how that was said.
+/// The log filter of the environment, and errors in it.
 fn filter_told(set: &impl Fn(&str) -> Option<String>) -> (EnvFilter, Vec<String>) {
     let usual = || EnvFilter::new("warn");
     match set("EVERTURN_LOG").map(|told| filter(&told)) {
@@ -123,12 +124,14 @@ fn filter_told(set: &impl Fn(&str) -> Option<String>) -> (EnvFilter, Vec<String>
     }
 }
 
-/// What to log. A word alone is meant to be a level; as the name of a module, as which it could be read, it would say that
-/// nothing of ours is logged.
+/// Parses a log filter. A single word must be a level: read as the name of a module, a misspelt level would
+/// switch all our logs off.
 fn filter(told: &str) -> Result<EnvFilter, String> {
     let is_word = told.trim().bytes().all(|byte| byte.is_ascii_alphanumeric());
     match told.trim().parse::<LevelFilter>() {
-        Err(_) if is_word => Err(format!("`{}` is no level; write info, debug or everturn_server=debug", told.trim())),
+        Err(_) if is_word => {
+            Err(format!("`{}` is not a level; write info, debug or everturn_server=debug", told.trim()))
+        }
         _ => EnvFilter::try_new(told).map_err(|error| error.to_string()),
     }
 }
@@ -143,7 +146,7 @@ fn audit(data: &Path) -> anyhow::Result<Boxed> {
 }
 
 fn provider(set: &impl Fn(&str) -> Option<String>) -> anyhow::Result<SdkTracerProvider> {
-    // Whoever set a provider before has decided; ring is ours.
+    // Keeps a provider that was installed before; ours is ring.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let exporter = SpanExporter::builder().with_http().build().context("OTEL_EXPORTER_OTLP_ENDPOINT")?;
     let mut resource = Resource::builder();
@@ -154,7 +157,8 @@ fn provider(set: &impl Fn(&str) -> Option<String>) -> anyhow::Result<SdkTracerPr
     Ok(SdkTracerProvider::builder().with_batch_exporter(exporter).with_resource(resource.build()).build())
 }
 
-/// Sends spans with lists where the conventions want lists, which fields of spans cannot be.
+/// Exports spans, with arrays where the conventions require arrays: fields of `tracing` spans cannot be
+/// arrays.
 #[derive(Debug)]
 struct Listing(SpanExporter);
 
@@ -193,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_filter_that_means_nothing_is_named() {
+    fn an_invalid_filter_is_named() {
         for told in ["info", " DEBUG ", "off", "everturn_server=debug", "warn,everturn=trace"] {
             assert!(filter(told).is_ok(), "{told}");
         }

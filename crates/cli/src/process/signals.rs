@@ -1,29 +1,29 @@
-//! What the system tells a command that runs.
+//! Signals that end a command.
 
 use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// The signals that tell a command to end.
+/// The signals that end a command.
 pub struct Ends {
     int: Signal,
     term: Signal,
-    /// Only for whoever needs the window: `nohup` lets others outlive it.
+    /// SIGHUP, only for commands that need the window: with `nohup` others survive it.
     hup: Option<Signal>,
 }
 
 impl Ends {
-    /// Those of Ctrl-C and of `kill`. From now on neither ends the process by itself.
+    /// Handles SIGINT and SIGTERM. From now on neither ends the process by itself.
     pub fn listen() -> io::Result<Self> {
         Ok(Self { int: signal(SignalKind::interrupt())?, term: signal(SignalKind::terminate())?, hup: None })
     }
 
-    /// These, and that of a window that is closed.
+    /// Handles SIGINT, SIGTERM, and SIGHUP of a closed window.
     pub fn of_window() -> io::Result<Self> {
         Ok(Self { hup: Some(signal(SignalKind::hangup())?), ..Self::listen()? })
     }
 
-    /// Waits for the next of them.
+    /// Waits for the next signal.
     pub async fn next(&mut self) {
         let hup = async {
             match &mut self.hup {

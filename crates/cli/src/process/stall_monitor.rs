@@ -1,7 +1,7 @@
-//! Whether the runtime's threads still get on.
+//! Detects blocked worker threads of the runtime.
 //!
-//! A task that computes, or waits where it must not, keeps its thread from everything that is lined up behind it, and no
-//! task could be relied on to notice. So a thread of its own looks at each of them now and then.
+//! A task that computes for long, or blocks, delays all tasks queued on its thread, and no task could be
+//! relied on to notice. So a separate thread checks every worker at intervals.
 
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread;
@@ -9,16 +9,16 @@ use std::time::Duration;
 
 use tokio::runtime::{Handle, RuntimeMetrics};
 
-/// How often it looks. A thread that has not got on from one look to the next is told of.
+/// Interval of the checks. A worker without progress from one check to the next is logged.
 const EVERY: Duration = Duration::from_secs(5);
 
-/// Watches until it is dropped.
+/// The monitor; dropping it stops it.
 pub struct Lookout {
     _stays: Sender<()>,
 }
 
 impl Lookout {
-    /// One for this runtime.
+    /// Starts a monitor of the current runtime.
     pub fn of_this_runtime() -> Self {
         let mut looks = Looks::new(Handle::current().metrics());
         let (stays, is_over) = mpsc::channel();
@@ -28,18 +28,18 @@ impl Lookout {
             }
         };
         if let Err(error) = thread::Builder::new().name("lookout".into()).spawn(watching) {
-            tracing::warn!(%error, "nobody watches whether the threads of this process get on");
+            tracing::warn!(%error, "stall monitor could not be started: blocked worker threads will not be logged");
         }
         Self { _stays: stays }
     }
 }
 
-/// What there is to tell about a thread.
+/// A change in the state of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Told {
-    /// It does not get on.
+    /// The worker is blocked.
     Stuck(usize),
-    /// It does again, after about so long.
+    /// The worker makes progress again, after about this time.
     Free(usize, Duration),
 }
 
@@ -47,14 +47,14 @@ impl Told {
     fn log(self) {
         match self {
             Self::Stuck(worker) => {
-                tracing::warn!(worker, "a thread has not got on for seconds: chats may have to wait for it");
+                tracing::warn!(worker, "runtime worker thread blocked for 5 s or more: chats on it are delayed");
             }
-            Self::Free(worker, stuck) => tracing::info!(worker, ?stuck, "a thread gets on again"),
+            Self::Free(worker, stuck) => tracing::info!(worker, ?stuck, "runtime worker thread makes progress again"),
         }
     }
 }
 
-/// What was seen of each thread.
+/// The last observation of each worker.
 struct Looks {
     runtime: RuntimeMetrics,
     workers: Vec<Look>,
@@ -62,9 +62,9 @@ struct Looks {
 
 #[derive(Clone, Copy)]
 struct Look {
-    /// Whatever changes when the thread gets on: how often it began or ceased to rest, and how long it has worked.
+    /// Values that change with progress: the number of parks and unparks, and the busy time.
     mark: (u64, Duration),
-    /// For how many looks it has not.
+    /// Number of checks without progress.
     stuck: u32,
 }
 
@@ -75,7 +75,7 @@ impl Looks {
         Self { runtime, workers }
     }
 
-    /// What has come of each thread since the last look.
+    /// Checks every worker, and returns the changes since the last check.
     fn again(&mut self) -> Vec<Told> {
         let mut all = Vec::new();
         for (worker, look) in self.workers.iter_mut().enumerate() {
@@ -105,9 +105,9 @@ fn mark(runtime: &RuntimeMetrics, worker: usize) -> (u64, Duration) {
 mod tests {
     use super::*;
 
-    /// X6: a thread that a task keeps is told of once, and so is its end; one that rests is not.
+    /// A blocked worker is reported once, and so is its end; an idle worker is not.
     #[test]
-    fn a_thread_that_does_not_get_on_is_told_of() {
+    fn a_blocked_worker_is_reported() {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
         let until_it_rests = || {
             while runtime.metrics().worker_park_unpark_count(0).is_multiple_of(2) {
@@ -121,12 +121,12 @@ mod tests {
         let (release, released) = mpsc::channel::<()>();
         let task = runtime.spawn(async move {
             begun.send(()).unwrap();
-            let _ = released.recv(); // What no task should do.
+            let _ = released.recv(); // Blocks the worker, as no task should.
         });
         has_begun.recv().unwrap();
-        assert_eq!(looks.again(), [], "it has got on since");
+        assert_eq!(looks.again(), [], "it has made progress since");
         assert_eq!(looks.again(), [Told::Stuck(0)]);
-        assert_eq!(looks.again(), [], "once is enough");
+        assert_eq!(looks.again(), [], "it is reported once");
         drop(release);
         runtime.block_on(task).unwrap();
         until_it_rests();

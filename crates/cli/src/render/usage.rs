@@ -1,11 +1,11 @@
-//! What a chat and its owner have used, for people.
+//! Usage and budget of a chat and its owner, as lines.
 
 use everturn::core::cost::Micros;
 use everturn_server::wire::{Account, Bounds, Tokens, Usage, Used};
 
 use super::{duration, grouped};
 
-/// The chat first, with what went wrong last, then all chats of whoever asks.
+/// Usage of the chat, with its last error, then of all chats of the owner.
 pub fn told(usage: &Usage, account: &Account) -> Vec<String> {
     let tokens = |tokens: &Tokens| {
         format!("{} in, {} out, {} cached", grouped(tokens.input), grouped(tokens.output), grouped(tokens.cache_read))
@@ -36,12 +36,12 @@ pub fn told(usage: &Usage, account: &Account) -> Vec<String> {
     lines
 }
 
-/// What all chats of whoever asks have used today.
+/// Today's usage of all chats of the owner.
 pub fn used_today(account: &Account) -> String {
     beside(&account.day, &account.day_max)
 }
 
-/// What was used, beside what may be where that is bounded.
+/// Usage, with the limit where there is one.
 fn beside(used: &Used, max: &Bounds) -> String {
     let of = |used: String, max: Option<String>| match max {
         Some(max) => format!("{used} of {max}"),
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_used_stands_beside_what_may_be() {
+    fn usage_is_shown_with_its_limit() {
         let tokens =
             |input: u64| json!({"input": input, "output": 20, "reasoning": 5, "cache_read": 3, "cache_write": 4});
         let attempt = json!({"step": 1, "number": 1, "model": "a/b", "began": 0, "took_ms": 1500, "known": tokens(0),

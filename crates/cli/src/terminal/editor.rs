@@ -1,4 +1,4 @@
-//! The line where people type.
+//! The input line.
 
 mod past;
 
@@ -10,36 +10,36 @@ use super::style::{Ink, Line, Look};
 use super::visible;
 pub use past::Past;
 
-/// More than anybody types; a longer paste is cut.
+/// Limit of the text; a longer paste is cut.
 const TEXT_BYTES_MAX: usize = 1024 * 1024;
 const PROMPT: &str = "› ";
 
-/// What is typed, and where.
+/// The text and the cursor of the input line.
 #[derive(Debug, Default)]
 pub struct Editor {
     text: String,
-    /// The byte before which the next letter goes.
+    /// Byte offset of the cursor.
     at: usize,
     past: Past,
     search: Option<Search>,
 }
 
-/// A look through what was said before, for some words.
+/// A search in earlier texts.
 #[derive(Debug)]
 struct Search {
     words: String,
-    /// Where among what was said the newest find is; behind all of it if nothing was found.
+    /// Index of the current match; one past the end without a match.
     at: usize,
-    /// What was being typed.
+    /// The text before the search.
     unsaid: String,
 }
 
-/// What a key asks for beyond typing.
+/// An action that a key requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wish {
-    /// Say this.
+    /// Send this text.
     Submit(String),
-    /// Say this at the next step boundary.
+    /// Send this text at the next step boundary.
     Steer(String),
     /// Ctrl-C.
     Stop,
@@ -47,13 +47,13 @@ pub enum Wish {
     Leave,
     /// Ctrl-D with nothing typed.
     Quit,
-    /// Draw everything anew.
+    /// Draw everything again.
     Redraw,
-    /// Change the text in a program of its own.
+    /// Edit the text in an external editor.
     Outside,
 }
 
-/// The typed text as it is shown.
+/// The rendered input line.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Shown {
     pub lines: Vec<Line>,
@@ -66,7 +66,7 @@ impl Editor {
         &self.text
     }
 
-    /// The words that are looked for in what was said before.
+    /// The words of the search in earlier texts, if one is open.
     pub fn searched(&self) -> Option<&str> {
         self.search.as_ref().map(|search| search.words.as_str())
     }
@@ -75,25 +75,25 @@ impl Editor {
         &mut self.past
     }
 
-    /// Puts another text in place of what is typed.
+    /// Replaces the text.
     pub fn replace(&mut self, text: &str) {
         self.text = text.into();
         self.at = self.text.len();
     }
 
-    /// Puts a text before what is typed, which goes on as it is.
+    /// Inserts a text before the typed one.
     pub fn give_back(&mut self, text: &str) {
         let gap = if self.text.is_empty() { "" } else { "\n" };
         self.text.insert_str(0, &format!("{text}{gap}"));
         self.at += text.len() + gap.len();
     }
 
-    /// Takes pasted text: its line breaks are breaks, not the end.
+    /// Inserts pasted text: its line breaks do not submit.
     pub fn paste(&mut self, text: &str) {
         self.insert(&text.replace("\r\n", "\n").replace('\r', "\n"));
     }
 
-    /// Takes a key.
+    /// Handles a key.
     pub fn key(&mut self, key: KeyEvent) -> Option<Wish> {
         if key.kind == KeyEventKind::Release {
             return None;
@@ -131,7 +131,7 @@ impl Editor {
         None
     }
 
-    /// Takes a key while something is looked for; says whether that was all there is to it.
+    /// Handles a key during a search; returns whether the key was consumed.
     fn search_key(&mut self, key: KeyEvent) -> bool {
         let ctrl = key.modifiers.contains(KeyModifiers::CONTROL);
         let Some(search) = &mut self.search else { return false };
@@ -151,7 +151,7 @@ impl Editor {
                 search.words.pop();
                 self.search_before(usize::MAX);
             }
-            KeyCode::Enter => self.search = None, // What was found stands in the line, to be changed or said.
+            KeyCode::Enter => self.search = None, // The match stays in the line, to be edited or sent.
             _ => {
                 self.search = None;
                 return false;
@@ -160,7 +160,7 @@ impl Editor {
         true
     }
 
-    /// Shows the newest text before this place that has the words; if none has, what is shown stays.
+    /// Shows the newest match before this index; without a match, the shown text stays.
     fn search_before(&mut self, before: usize) {
         let Some(search) = &mut self.search else { return };
         if let Some((at, text)) = self.past.find(&search.words, before) {
@@ -170,7 +170,7 @@ impl Editor {
         }
     }
 
-    /// Gives back what was being typed.
+    /// Ends the search and restores the text before it.
     fn end_search(&mut self) {
         if let Some(search) = self.search.take() {
             self.replace(&search.unsaid);
@@ -202,7 +202,7 @@ impl Editor {
         None
     }
 
-    /// What was typed, if it says anything; remembered, and gone from the line.
+    /// Takes the text out of the line, unless it is blank, and adds it to the history.
     fn taken(&mut self) -> Option<String> {
         if self.text.trim().is_empty() {
             return None;
@@ -253,7 +253,7 @@ impl Editor {
         self.text[self.at..].find('\n').map_or(self.text.len(), |at| self.at + at)
     }
 
-    /// To the line above; from the first one, to what was said before.
+    /// Moves to the line above; from the first one, to the previous text.
     fn up(&mut self) {
         let begin = self.line_begin();
         if begin == 0 {
@@ -279,13 +279,13 @@ impl Editor {
         self.at = self.at_column(end + 1, column);
     }
 
-    /// So many letters behind the beginning of a line, or its end.
+    /// The offset of a column in the line that begins here, at most the line's end.
     fn at_column(&self, begin: usize, column: usize) -> usize {
         let end = self.text[begin..].find('\n').map_or(self.text.len(), |at| begin + at);
         self.text[begin..end].grapheme_indices(true).nth(column).map_or(end, |(at, _)| begin + at)
     }
 
-    /// The typed text in a window, at most so many rows of it: those around the cursor.
+    /// Renders at most `rows_max` rows: those around the cursor.
     pub fn show(&self, width: usize, rows_max: usize) -> Shown {
         let width = width.saturating_sub(PROMPT.width() + 1).max(1);
         let (mut rows, mut cursor) = (vec![String::new()], (0, 0));

@@ -1,9 +1,9 @@
-//! Markdown that is still arriving, as lines of a terminal.
+//! Renders Markdown that is still arriving as terminal lines.
 //!
-//! Answers arrive in pieces of a few letters. Drawing the whole again for each piece would cost more and more, and what
-//! has scrolled away cannot be drawn again anyway. So a line that is whole is made once and never looked at again; only
-//! the line that grows, or the table, is made anew. A line break in the source is one on the screen, as people who write
-//! to each other mean it.
+//! Answers arrive in pieces of a few letters. Rendering everything again for each piece would cost more and
+//! more, and lines that have scrolled away cannot be drawn again anyway. So a complete line is rendered once;
+//! only the growing line, or the table, is rendered again. A line break in the source is one on the screen,
+//! as in chat messages.
 
 mod code;
 mod inline;
@@ -13,20 +13,20 @@ use super::style::{Ink, Line, Look};
 use super::wrap::{At, clip, wrap};
 use code::{Code, Fence};
 
-/// Quotations within quotations, as deep as they are shown; what is deeper are words.
+/// Deepest nesting of quotations; deeper marks are text.
 const QUOTES_MAX: usize = 16;
 const INDENT_MAX: usize = 12;
 
-/// Markdown as far as it has arrived.
+/// The state of the renderer.
 #[derive(Debug)]
 pub struct Markdown {
     width: usize,
-    /// The line that grows.
+    /// The growing line.
     line: String,
     fence: Option<(Fence, Code)>,
-    /// Rows of a table whose end has not come.
+    /// Rows of a table that has not ended.
     table: Vec<String>,
-    /// Whether the newest line made was blank, or none was made.
+    /// Whether the newest rendered line was blank, or none was rendered.
     after_blank: bool,
 }
 
@@ -42,12 +42,12 @@ impl Markdown {
         Self { width, line: String::new(), fence: None, table: Vec::new(), after_blank: true }
     }
 
-    /// The window has another width; what was made stays as it is.
+    /// Sets the width for lines rendered from now on.
     pub const fn resize(&mut self, width: usize) {
         self.width = width;
     }
 
-    /// Takes in more, and gives the lines that are whole by it.
+    /// Adds text, and returns the lines that are now complete.
     pub fn push(&mut self, text: &str) -> Vec<Line> {
         let mut made = Vec::new();
         for piece in text.split_inclusive('\n') {
@@ -60,7 +60,7 @@ impl Markdown {
         made
     }
 
-    /// The rest: nothing more will come.
+    /// Ends the text, and returns the remaining lines.
     pub fn end(&mut self) -> Vec<Line> {
         let mut made = Vec::new();
         if !self.line.is_empty() {
@@ -73,7 +73,7 @@ impl Markdown {
         made
     }
 
-    /// What is not whole yet, as it looks now.
+    /// The incomplete end, rendered as it is now.
     pub fn open(&self) -> Vec<Line> {
         let mut made = Vec::new();
         if !self.table.is_empty() {
@@ -104,7 +104,7 @@ impl Markdown {
             if fence.is_closed_by(line) {
                 self.fence = None;
             } else {
-                made.extend(code.line(line, self.width)); // Its blank lines are its own.
+                made.extend(code.line(line, self.width)); // Blank lines in code are kept.
                 self.after_blank = false;
             }
             return;
@@ -155,7 +155,7 @@ impl Markdown {
         wrap(&whole, self.width, &hang, At::Words)
     }
 
-    /// Adds lines, but no blank one behind a blank one.
+    /// Adds lines, without consecutive blank ones.
     fn add(&mut self, made: &mut Vec<Line>, lines: Vec<Line>) {
         for line in lines {
             let is_blank = line.is_blank();
@@ -167,7 +167,7 @@ impl Markdown {
     }
 }
 
-/// Headings, list entries, quotations: what stands before their words, and how these look.
+/// The mark of a heading, list entry or quotation, and the style of its text.
 fn opening(line: &str) -> Opening<'_> {
     let (mut bars, mut rest) = (Line::default(), line);
     for _ in 0..QUOTES_MAX {
@@ -183,12 +183,12 @@ fn opening(line: &str) -> Opening<'_> {
     Opening { mark: bars, look: Look { italic: true, ..look }, rest }
 }
 
-/// As many spaces as a line begins with, within reason.
+/// The indentation of a line, at most `INDENT_MAX`.
 fn indent(line: &str) -> String {
     " ".repeat((line.len() - line.trim_start().len()).min(INDENT_MAX))
 }
 
-/// The same without quotations.
+/// The mark of a line without quotation bars.
 fn unquoted(line: &str) -> Opening<'_> {
     let (indent, rest) = (indent(line), line.trim_start());
     let hashes = rest.bytes().take_while(|byte| *byte == b'#').count();

@@ -1,7 +1,7 @@
-//! The terminal itself: what is said scrolls away, and a small live area stays at the bottom.
+//! The terminal window: the chat scrolls by, and a small live area stays at the bottom.
 //!
-//! The normal screen is used, so that everything can be scrolled, searched and copied as usual and is still there
-//! afterwards. Only the live area is ever drawn again.
+//! The normal screen is used, so that everything can be scrolled, searched and copied as usual and is still
+//! there afterwards. Only the live area is ever drawn again.
 
 use std::io::{self, Write};
 use std::sync::{Mutex, Once, PoisonError};
@@ -12,13 +12,13 @@ use crossterm::{cursor, execute, terminal};
 
 use super::style::{Colours, Line};
 
-/// Begins and ends a change that the terminal shows at once; one that does not know it leaves it aside.
+/// Begin and end of a synchronized update; terminals that do not know it ignore it.
 const TOGETHER: (&str, &str) = ("\x1b[?2026h", "\x1b[?2026l");
 
-/// Whose the terminal is while it listens to single keys.
+/// The thread that owns the terminal while it is in raw mode.
 static OWNER: Mutex<Option<ThreadId>> = Mutex::new(None);
 
-/// A terminal that listens to single keys, until dropped.
+/// Raw mode of the terminal, until dropped.
 pub struct Raw(());
 
 impl Raw {
@@ -27,7 +27,7 @@ impl Raw {
         HOOK.call_once(|| {
             let usual = std::panic::take_hook();
             std::panic::set_hook(Box::new(move |panic| {
-                // A panic of another thread ends a task, and whoever types goes on.
+                // A panic of another thread ends only a task, and the session goes on.
                 if is_owned_by(thread::current().id()) {
                     leave();
                 }
@@ -43,7 +43,7 @@ impl Raw {
 }
 
 impl Raw {
-    /// Lets another program have the terminal until this is done.
+    /// Leaves raw mode until the future completes, for another program.
     pub async fn lent<T>(until: impl Future<Output = T>) -> io::Result<T> {
         leave();
         let done = until.await;
@@ -69,12 +69,12 @@ fn is_owned_by(thread: ThreadId) -> bool {
 }
 
 fn leave() {
-    // A terminal that is gone needs nothing.
+    // Fails on a closed terminal, which does no harm.
     let _ = execute!(io::stdout(), DisableBracketedPaste, cursor::Show);
     let _ = terminal::disable_raw_mode();
 }
 
-/// What stands at the bottom.
+/// The live area at the bottom.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Live {
     pub lines: Vec<Line>,
@@ -82,7 +82,7 @@ pub struct Live {
     pub cursor: (usize, usize),
 }
 
-/// A window, and what is known of its bottom.
+/// A window, with the live area drawn last.
 pub struct Screen<W> {
     out: W,
     colours: Colours,
@@ -106,14 +106,14 @@ impl<W: Write> Screen<W> {
         self.height
     }
 
-    /// The window has another size.
+    /// Sets the size of the window.
     pub fn resize(&mut self, (width, height): (u16, u16)) {
-        // Some terminals say that they have none.
+        // Some terminals report a size of 0.
         let or = |said: u16, usual: usize| if said == 0 { usual } else { usize::from(said) };
         (self.width, self.height) = (or(width, 80), or(height, 24));
     }
 
-    /// Lets lines scroll by, and draws the live area below them.
+    /// Prints lines above the live area, and draws that below them.
     pub fn draw(&mut self, said: &[Line], live: Live) -> io::Result<()> {
         if said.is_empty() && live == self.live {
             return Ok(());
@@ -141,14 +141,14 @@ impl<W: Write> Screen<W> {
         self.out.flush()
     }
 
-    /// Empties the window; what has scrolled away stays.
+    /// Clears the window; the scrollback stays.
     pub fn clear(&mut self) -> io::Result<()> {
         self.live = Live::default();
         self.out.write_all(b"\x1b[H\x1b[2J")?;
         self.out.flush()
     }
 
-    /// How many rows of the live area stand above the cursor, also after a window became narrower and broke them.
+    /// Rows of the live area above the cursor, also after a narrower window has wrapped them.
     fn rows_above_cursor(&self) -> usize {
         let (row, column) = self.live.cursor;
         let above = self.live.lines.iter().take(row).map(|line| line.width().max(1).div_ceil(self.width));
@@ -168,7 +168,7 @@ mod tests {
         Live { lines: lines.iter().map(|line| Line::plain(line)).collect(), cursor }
     }
 
-    /// What a terminal shows after this was written to it.
+    /// The screen of a terminal emulator after this output.
     fn shown(screen: &Screen<Vec<u8>>, (width, height): (u16, u16)) -> (String, (u16, u16)) {
         let size = |cells: u16| std::num::NonZeroU16::new(cells).unwrap();
         let mut parser = vt100::Parser::new(size(height), size(width), 100);
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_stays_and_the_live_area_is_drawn_again() {
+    fn printed_lines_stay_and_the_live_area_is_drawn_again() {
         let size = (20, 6);
         let mut screen = Screen::new(Vec::new(), Colours::Off, size);
         screen.draw(&[], live(&["status", "> a"], (1, 3))).unwrap();

@@ -2,7 +2,7 @@ use serde_json::json;
 
 use super::*;
 
-/// A chat in which this was said behind message 2.
+/// A chat in which the prompt was sent after message 2.
 fn view(status: &str, queue: &[u64], is_heard: bool) -> View {
     let waiting: Vec<_> = queue.iter().map(|id| json!({"id": id, "at": 0, "parts": [], "steers": false})).collect();
     let asks = match status {
@@ -24,21 +24,21 @@ fn ends(views: &[View]) -> Option<End> {
     views.iter().find_map(|view| asked.end(view))
 }
 
-/// Only our own turn ends it; and nobody waits for what cannot come.
+/// Only the end of our own turn ends the wait, or a state in which it cannot come.
 #[test]
-fn a_turn_ends_when_nothing_more_can_come_of_it() {
+fn following_ends_with_our_turn_or_when_it_cannot_continue() {
     let done = Some(End::Ended(Ended::Done));
-    let what = |more: &str| format!("launch waits to be allowed{more}");
+    let what = |more: &str| format!("launch waits for approval{more}");
     let awaits = |more: &str| Some(End::Awaits { what: what(more), wants: AskKind::Approval });
     let queued = || view("running", &[6, 7], false);
     for (views, end) in [
-        (vec![view("idle", &[], false)], None), // An earlier turn; ours was not told of yet.
+        (vec![view("idle", &[], false)], None), // An earlier turn; ours was not reported yet.
         (vec![queued(), view("running", &[], true)], None),
         (vec![queued(), view("running", &[], true), view("idle", &[], true)], done),
         (vec![view("idle", &[], true), view("idle", &[], false)], Some(End::Ended(Ended::Done))),
-        (vec![view("running", &[], true), view("idle", &[], false)], Some(End::Ended(Ended::Done))), // Told anew.
+        (vec![view("running", &[], true), view("idle", &[], false)], Some(End::Ended(Ended::Done))), // After a reset.
         (vec![view("awaiting", &[], true)], awaits("")),
-        (vec![view("awaiting", &[7], false)], awaits(", and what you said waits for that")),
+        (vec![view("awaiting", &[7], false)], awaits(", and your message waits for that")),
         (vec![view("awaiting", &[], false)], None),
         (vec![queued(), view("running", &[6], false)], Some(End::Dropped)),
         (vec![queued(), view("idle", &[], false)], Some(End::Dropped)),

@@ -1,4 +1,4 @@
-//! What a turn prints, as words or as lines of JSON.
+//! Output of a turn, as text or as lines of JSON.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -9,34 +9,34 @@ use crate::output::{self, Asides};
 use crate::render::{duration, recovered, said};
 use crate::terminal::visible;
 
-/// Whoever is told of a turn as it goes on.
+/// A receiver of the events of a turn.
 pub trait Told {
-    /// Events that belong together.
+    /// Receives events that belong together.
     fn events(&mut self, events: &[Event]) -> io::Result<()>;
 }
 
-/// Prints the words of the answer as they become durable, each once, whatever becomes of the connection.
+/// Prints the text of the answer as it becomes durable, each word once, through every reconnect.
 pub struct Words<W> {
     out: W,
-    /// What was asked, until that is heard: answers before it are somebody else's.
+    /// The prompt, until it appears in the chat: answers before it belong to other messages.
     asked: Option<String>,
-    /// The newest message that was dealt with.
+    /// The newest message that was processed.
     newest: u64,
     /// The step of the newest reply: its draft is over.
     replied: Option<u64>,
-    /// What was printed of the answer that is arriving.
+    /// The printed part of the arriving answer.
     printed: String,
-    /// Whether the newest line has no end.
+    /// Whether the last printed line has no newline.
     is_open: bool,
     is_terminal: bool,
     asides: Asides,
-    /// The number of the newest attempt at the answer, and until when the one after it waits, if that was told.
+    /// The number of the newest attempt, and the announced time of the next.
     attempt: u32,
     waits: Option<i64>,
 }
 
 impl<W: Write + IsTerminal> Words<W> {
-    /// Prints the answer to this, which is said behind this message.
+    /// A printer for the answer to a prompt that follows message `before`.
     pub fn new(out: W, asked: &str, before: u64, asides: Asides) -> Self {
         let is_terminal = out.is_terminal();
         Self {
@@ -60,13 +60,13 @@ impl<W: Write> Words<W> {
             return Ok(());
         }
         self.is_open = !text.ends_with('\n');
-        // A pipe gets what was said, to the byte; a terminal nothing that it would obey.
+        // A pipe gets the text byte for byte; a terminal gets no control sequences.
         let text = if self.is_terminal { visible(text) } else { text.into() };
         self.out.write_all(text.as_bytes())?;
         self.out.flush()
     }
 
-    /// Prints of an answer what was not printed of it.
+    /// Prints the part of the answer that was not printed yet.
     fn rest(&mut self, whole: &str) -> io::Result<()> {
         if !whole.starts_with(&self.printed) {
             self.retract()?;
@@ -76,7 +76,7 @@ impl<W: Write> Words<W> {
         self.print(&whole[seen..])
     }
 
-    /// What was printed of the answer is no part of it any more.
+    /// Notes that the printed part of the answer no longer counts.
     fn retract(&mut self) -> io::Result<()> {
         if std::mem::take(&mut self.printed).is_empty() {
             return Ok(());
@@ -86,7 +86,7 @@ impl<W: Write> Words<W> {
         Ok(())
     }
 
-    /// Says something beside the answer, on a line of its own.
+    /// Prints a note beside the answer, on a line of its own.
     fn aside(&self, words: &str) {
         if self.asides == Asides::On && self.is_terminal && self.is_open {
             output::sign(format_args!("\n"));
@@ -94,7 +94,7 @@ impl<W: Write> Words<W> {
         self.asides.say(words);
     }
 
-    /// Tells once of each wait for the next attempt.
+    /// Notes each wait for the next attempt, once.
     fn standing(&mut self, standing: &Standing) {
         let Some(retry) = standing.retry.as_ref().filter(|_| self.asked.is_none()) else { return };
         if self.waits.replace(retry.until) != Some(retry.until) {
@@ -105,14 +105,14 @@ impl<W: Write> Words<W> {
 
     fn message(&mut self, message: &Message) -> io::Result<()> {
         if message.id <= self.newest {
-            return Ok(()); // Dealt with before the chat was told anew.
+            return Ok(()); // Processed before a reset.
         }
         self.newest = message.id;
         match &message.body {
             Body::User { parts, .. } if self.asked.is_some() => {
                 self.asked = self.asked.take().filter(|asked| said(parts) != *asked);
             }
-            // A reply stands for its draft: whatever of it was not seen as deltas is in here.
+            // A reply replaces its draft: it holds the text that did not arrive as deltas.
             Body::Reply(reply) if self.asked.is_none() => {
                 self.rest(&reply.parts.iter().filter_map(Part::text).collect::<String>())?;
                 self.replied = Some(reply.step);
@@ -127,7 +127,7 @@ impl<W: Write> Words<W> {
         Ok(())
     }
 
-    /// The chat is told anew: what was printed of it is not printed again.
+    /// Applies a snapshot; text printed before is not printed again.
     fn reset(&mut self, snapshot: &Snapshot) -> io::Result<()> {
         for message in &snapshot.messages {
             self.message(message)?;

@@ -49,7 +49,7 @@ async fn an_interrupt_keeps_the_partial_answer_and_resume_shows_it() {
     terminal.keys("count to 5000\r").await;
     terminal.shows("t30 ").await;
     terminal.keys("\x03").await;
-    terminal.has("■ stopped; what was said is kept").await;
+    terminal.has("■ stopped; the answer so far is kept").await;
     let chats = daemon.get("/v1/chats").await;
     let id = chats["chats"][0]["id"].as_str().unwrap().to_owned();
     let page = daemon.get(&format!("/v1/chats/{id}/messages")).await;
@@ -313,7 +313,7 @@ async fn commands_with_a_slash() {
     terminal.has("there is no /nonsense").await;
     terminal.keys("/new\r").await;
     terminal.keys("count to 1\r").await;
-    terminal.has("what you say next. › count to 1 t1 understudy/numbered").await;
+    terminal.has("next message starts a new chat. › count to 1 t1 understudy/numbered").await;
     terminal.keys("/quit\r").await;
     assert!(terminal.ended().await.success());
     let chats = daemon.ask(Method::GET, "/v1/chats").send().await.unwrap().text().await.unwrap();

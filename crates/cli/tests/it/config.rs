@@ -292,7 +292,7 @@ async fn a_tool_that_cannot_be_had_is_refused() {
         (tool("x", "description = \"x\"\ninput = { type = \"objekt\" }"), "not a JSON schema"),
         (tool("x", "description = \"x\"\ninput = 7"), "not a JSON schema"),
         (tool("x", "description = \"x\"\ninput_file = \"nowhere.json\""), "nowhere.json"),
-        (tool("x", "description = \"x\"\ninput = {}\ninput_file = \"buy.json\""), "told twice"),
+        (tool("x", "description = \"x\"\ninput = {}\ninput_file = \"buy.json\""), "has both `input` and `input_file`"),
         (tool("x", "describtion = \"x\""), "did you mean `description`?"),
         ("[tools.x]\ninput = {}".to_owned(), "missing field `description`"),
     ] {

@@ -33,7 +33,7 @@ async fn the_ledger_balances_whatever_breaks() {
     }
     let rungs: Vec<&Value> = rows.iter().flat_map(|row| row["rungs"].as_array().unwrap()).collect();
     for rung in ["continue", "restart", "re-attach", "salvage"] {
-        assert!(rungs.iter().any(|climbed| *climbed == rung), "nobody had to {rung}: {rungs:?}");
+        assert!(rungs.iter().any(|climbed| *climbed == rung), "no attempt had to {rung}: {rungs:?}");
     }
     let killed = rows.iter().filter(|row| row["scene"] == "kill-tool");
     let unknown: u64 = killed.map(|row| row["calls"]["unknown"].as_u64().unwrap()).sum();
@@ -98,7 +98,7 @@ async fn a_daemon_that_lies_is_found_out() {
         ("lose-delta", "join", "the store lost 1 of the tokens: t"),
         ("tool-twice", "join", "ran twice, and must not: 2 starts, 2 effects in the side file"),
         ("no-tool", "join", "is said to be done and left no effect"),
-        ("no-fault", "stall", "the fault did not strike: nobody had to continue or restart"),
+        ("no-fault", "stall", "the fault did not strike: no attempt had to continue or restart"),
         ("no-fault", "429", "the fault did not strike: 2 attempts were enough for 2 steps"),
     ] {
         let output = demo(&["--seed", "1", "--fault", fault, "--wire", "responses"], lie).await;

@@ -107,7 +107,7 @@ async fn a_mended_session_is_written_in_its_format() {
     assert_eq!(mended[2]["content"][0]["type"], "tool_result", "{mended:#}");
     let (code, _, error) = ran(&["doctor", &file, "--fix", "--out", to]).await;
     assert_eq!(code, Some(1), "what is there is not overwritten");
-    assert!(error.contains("mended.json cannot be made"), "{error}");
+    assert!(error.contains("mended.json cannot be created"), "{error}");
     let silent = json!([
         {"role": "user", "content": "Hi."},
         {"role": "assistant", "content": [{"type": "thinking", "thinking": "Hm."}, {"type": "text", "text": "Hello."}]},
@@ -150,7 +150,7 @@ async fn a_data_directory_is_checked_and_mended() {
     assert_eq!(code, Some(0), "{told}");
     assert!(told.contains("every transcript is in order"), "{told}");
     let again = ran(&["doctor", &chat, "--fix", "--data", data]).await;
-    assert!(again.1.contains("5 messages: nothing is wrong"), "{}", again.1);
+    assert!(again.1.contains("5 messages: the transcript has no flaws"), "{}", again.1);
 }
 
 /// A chat that cannot be read is named, and the others are looked at all the same.

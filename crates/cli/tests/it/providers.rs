@@ -106,7 +106,10 @@ async fn a_provider_that_cannot_be_had_is_refused() {
         assert!(told.contains(said) && !told.contains("sk-of"), "{text}: {told}");
     }
     let (code, told) = ran(&file(&scratch, "models = [\"nobody/any\"]"), &[], "understudy/numbered").await;
-    assert!(code == Some(1) && told.contains("nobody here provides nobody/any, which `models` lists"), "{told}");
+    assert!(
+        code == Some(1) && told.contains("no provider is configured for nobody/any, which `models` lists"),
+        "{told}"
+    );
     let (code, told) = ran(&file(&scratch, ""), &[], "nobody/any").await;
     assert_eq!(code, Some(1), "{told}");
     assert!(told.contains("anthropic, google, ollama, openai, openrouter, understudy"), "{told}");

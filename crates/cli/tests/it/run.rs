@@ -102,7 +102,7 @@ async fn exit_codes_tell_how_it_ended() {
     let output = command.env("EVERTURN_TOKEN", TOKEN).output().await.unwrap();
     let error = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(4), "{error}");
-    assert!(error.contains("launch waits to be allowed"), "{error}");
+    assert!(error.contains("launch waits for approval"), "{error}");
     let mut command = everturn(&["run", "--url", &stage.base, "go"]);
     let output = command.env("EVERTURN_TOKEN", "evt_nobody-knows-this-token-at-all-here").output().await.unwrap();
     assert_eq!(output.status.code(), Some(1));
@@ -371,7 +371,7 @@ async fn a_turn_that_waits_for_a_client_says_who_can_go_on() {
     std::fs::write(&file, "[tools.map]\ndescription = \"Shows a map.\"\n").unwrap();
     let (code, _, error) = ran(&["run", "--ephemeral", "--config", file.to_str().unwrap(), "Show me."]).await;
     assert_eq!(code, Some(4), "{error}");
-    assert!(error.contains("map is to be run by a client") && error.contains("/answers"), "{error}");
+    assert!(error.contains("map has to be run by a client") && error.contains("/answers"), "{error}");
     assert!(!error.contains("everturn chat"), "{error}");
 }
 

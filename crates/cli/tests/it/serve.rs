@@ -104,7 +104,10 @@ async fn what_cannot_be_served_is_refused() {
         (vec!["serve", "--listen", "0.0.0.0:0", "--expose", "--data", other], "--tls-cert"),
         (vec!["serve", "--tls-cert", "/nowhere", "--tls-key", "/nowhere", "--data", other], "/nowhere"),
         (vec!["serve", "--listen", "127.0.0.1:0", "--data", data], "in use by process"),
-        (vec!["serve", "--listen", "127.0.0.1:0", "--data", other, "--model", "nobody/any"], "nobody here provides"),
+        (
+            vec!["serve", "--listen", "127.0.0.1:0", "--data", other, "--model", "nobody/any"],
+            "no provider is configured for",
+        ),
     ] {
         let output = everturn(&arguments).output().await.unwrap();
         let error = String::from_utf8(output.stderr).unwrap();

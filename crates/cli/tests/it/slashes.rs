@@ -46,7 +46,7 @@ async fn a_chat_is_compacted() {
     terminal.keys("count to 3\r").await;
     terminal.has("t1 t2 t3 understudy/numbered").await;
     terminal.keys("/compact\r").await;
-    terminal.has("≡ what was said before is summarised from here on").await;
+    terminal.has("≡ everything before this point is summarised").await;
     terminal.keys("count to 2\r").await;
     terminal.has("› count to 2 t1 t2 understudy/numbered").await;
 }

@@ -51,7 +51,7 @@ async fn a_second_signal_leaves_even_a_daemon_that_is_gone() {
         let mut errors = child.stderr.take().unwrap();
         heard(&mut errors, "reconnecting").await;
         signal(&child, "INT").await;
-        heard(&mut errors, "once more leaves at once").await;
+        heard(&mut errors, "signal again to leave at once").await;
         signal(&child, "INT").await;
         assert_eq!(code(child).await, Some(130), "{arguments:?}");
     }
@@ -108,7 +108,7 @@ async fn a_chat_that_awaits_is_not_waited_for() {
     for (arguments, input) in [(vec!["run", "--resume", &id, "and?"], ""), (vec!["chat", "--resume", &id], "well?\n")] {
         let (code, error) = told(words(&arguments), input).await;
         assert_eq!(code, Some(4), "{error}");
-        assert!(error.contains("launch waits to be allowed, and what you said waits for that"), "{error}");
+        assert!(error.contains("launch waits for approval, and your message waits for that"), "{error}");
     }
     stage.server.stop().await;
 }
@@ -137,6 +137,6 @@ async fn a_message_that_is_dropped_ends_the_command() {
     assert!(dropped.status().is_success());
     tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
     let mut errors = child.stderr.take().unwrap();
-    heard(&mut errors, "another client took the message out of the queue").await;
+    heard(&mut errors, "another client removed the message from the queue").await;
     assert_eq!(code(child).await, Some(1));
 }

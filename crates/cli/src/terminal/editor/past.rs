@@ -1,19 +1,19 @@
-//! What was said before, to be said again.
+//! History of sent texts.
 
-/// How much is remembered.
+/// Texts that are remembered.
 const LEN_MAX: usize = 500;
 
-/// Earlier texts, oldest first, and where among them somebody looks.
+/// Earlier texts, oldest first, and the position of the user among them.
 #[derive(Debug, Default)]
 pub struct Past {
     texts: Vec<String>,
     at: Option<usize>,
-    /// What was being typed when somebody began to look.
+    /// The typed text before the history was opened.
     unsaid: String,
 }
 
 impl Past {
-    /// Remembers a text.
+    /// Adds a text.
     pub fn add(&mut self, text: &str) {
         self.at = None;
         if self.texts.last().is_none_or(|last| last != text) {
@@ -24,7 +24,7 @@ impl Past {
         }
     }
 
-    /// The text before the one that is looked at, or before `typed`.
+    /// Moves to the previous text; `typed` is restored at the end.
     pub fn older(&mut self, typed: &str) -> Option<String> {
         let at = self.at.unwrap_or(self.texts.len()).checked_sub(1)?;
         if self.at.is_none() {
@@ -34,14 +34,14 @@ impl Past {
         Some(self.texts[at].clone())
     }
 
-    /// The newest text before this place that has these words in it, and its place.
+    /// The newest text before this index that contains these words, with its index.
     pub fn find(&self, words: &str, before: usize) -> Option<(usize, &str)> {
         let words = words.to_lowercase();
         let texts = self.texts.iter().enumerate().take(before).rev();
         texts.map(|(at, text)| (at, text.as_str())).find(|(_, text)| text.to_lowercase().contains(&words))
     }
 
-    /// The text after it; at last what was being typed.
+    /// Moves to the next text; after the newest comes the typed one.
     pub fn newer(&mut self) -> Option<String> {
         let at = self.at? + 1;
         self.at = (at < self.texts.len()).then_some(at);

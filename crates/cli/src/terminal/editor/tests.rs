@@ -42,7 +42,7 @@ fn words_and_lines_are_removed() {
 }
 
 #[test]
-fn what_is_pasted_is_not_sent_by_its_line_breaks() {
+fn line_breaks_of_a_paste_do_not_submit() {
     let mut editor = typed("see: ");
     editor.paste("a\r\nb\rc");
     assert_eq!(editor.text(), "see: a\nb\nc");
@@ -52,7 +52,7 @@ fn what_is_pasted_is_not_sent_by_its_line_breaks() {
 }
 
 #[test]
-fn what_comes_back_stands_before_what_is_typed() {
+fn a_returned_text_stands_before_the_typed_one() {
     let mut editor = typed("two");
     editor.key(key(KeyCode::Left));
     editor.give_back("one");
@@ -72,7 +72,7 @@ fn a_backslash_continues_the_line() {
 }
 
 #[test]
-fn earlier_texts_come_back_and_the_unsaid_one_too() {
+fn earlier_texts_and_the_typed_one_can_be_restored() {
     let mut editor = typed("first");
     editor.key(key(KeyCode::Enter));
     for c in "second".chars() {
@@ -117,9 +117,9 @@ fn a_long_text_shows_the_rows_around_the_cursor() {
     assert_eq!((text, shown.cursor), (vec!["  3".to_owned(), "  4".to_owned()], (1, 3)));
 }
 
-/// C11: Ctrl-R brings back what was said before by some of its words, older ones with each press; Esc leaves.
+/// Ctrl-R finds an earlier text by some of its words, an older one with each press; Esc cancels.
 #[test]
-fn what_was_said_before_is_found_by_its_words() {
+fn an_earlier_text_is_found_by_its_words() {
     let mut editor = typed("half");
     for said in ["count to 3", "what is kelp?", "count to 5"] {
         editor.past_mut().add(said);
@@ -137,7 +137,7 @@ fn what_was_said_before_is_found_by_its_words() {
     assert_eq!((editor.searched(), editor.text()), (None, "half"));
     editor.key(ctrl('r'));
     editor.key(key(KeyCode::Char('k')));
-    assert_eq!(editor.key(key(KeyCode::Enter)), None, "it is there to be changed");
+    assert_eq!(editor.key(key(KeyCode::Enter)), None, "the match can be edited");
     assert_eq!(editor.text(), "what is kelp?");
     assert_eq!(editor.key(key(KeyCode::Enter)), Some(Wish::Submit("what is kelp?".into())));
     assert_eq!(editor.key(ctrl('g')), Some(Wish::Outside));

@@ -1,12 +1,13 @@
-//! Code, coloured line by line.
+//! Colours code line by line.
 //!
-//! Not a parser of any language: comments, strings, numbers and the words that many languages share. What it remembers
-//! from line to line is whether a long comment or string is open, so a line costs the same wherever it stands.
+//! Not a parser of any language: comments, strings, numbers and the keywords that many languages share. The
+//! only state between lines is an open comment or string, so the cost of a line does not depend on its
+//! position.
 
 use super::super::style::{Ink, Line, Look, Span};
 use super::super::wrap::{At, wrap};
 
-/// What code stands behind.
+/// Indentation of code.
 const MARGIN: &str = "  ";
 
 const WORDS: &str = " abstract and as assert async await begin bool boolean break case catch char class const \
@@ -19,7 +20,7 @@ const WORDS: &str = " abstract and as assert async await begin bool boolean brea
     with yield SELECT FROM WHERE INSERT INTO VALUES UPDATE SET DELETE CREATE TABLE JOIN LEFT ON GROUP BY ORDER AND OR \
     NOT NULL AS LIMIT PRIMARY KEY INDEX ";
 
-/// The signs around code.
+/// The opening fence of a code block.
 #[derive(Debug, Clone)]
 pub struct Fence {
     sign: char,
@@ -46,7 +47,7 @@ impl Fence {
     }
 }
 
-/// How a language writes what is no program.
+/// Comment and string syntax of a language.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Family {
     /// `//` and `/* */`.
@@ -55,19 +56,19 @@ enum Family {
     Hashes,
     /// `--`.
     Dashes,
-    /// Lines that came and went.
+    /// Added and removed lines.
     Diff,
     /// Data: strings and numbers.
     Data,
-    /// Nobody knows.
+    /// No known language.
     Unknown,
 }
 
-/// Code as far as it has arrived.
+/// The state of the colouring.
 #[derive(Debug, Clone)]
 pub struct Code {
     family: Family,
-    /// What ends the comment or string that is open.
+    /// The end mark of the open comment or string.
     open: Option<(&'static str, Ink)>,
 }
 
@@ -88,7 +89,7 @@ impl Code {
         Self { family, open: None }
     }
 
-    /// The next line.
+    /// Colours the next line.
     pub fn line(&mut self, text: &str, width: usize) -> Vec<Line> {
         let mut line = Line::plain(MARGIN);
         match self.family {
@@ -120,7 +121,7 @@ impl Code {
         }
     }
 
-    /// How many bytes belong together, and how they look. `before` is the letter in front of them.
+    /// Length and colour of the next token. `before` is the letter before it.
     fn token(&mut self, rest: &str, before: Option<char>) -> (usize, Ink) {
         if let Some((end, ink)) = self.open {
             return match rest.find(end) {
@@ -166,7 +167,7 @@ impl Code {
         (len, ink)
     }
 
-    /// Something that may go on in the next line.
+    /// A comment or string that may continue on the next line.
     fn long(&mut self, rest: &str, begin: usize, end: &'static str, ink: Ink) -> (usize, Ink) {
         match rest[begin..].find(end) {
             Some(at) => (begin + at + end.len(), ink),

@@ -4,11 +4,11 @@ use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
 use super::super::style::{Ink, Look, Span};
 
-/// Stands before the words, so that they are read as words and not as the beginning of a list or a heading. It is a
-/// space to the rules of emphasis and none to those of indentation.
+/// Put before the text, so that it is not parsed as the beginning of a list or a heading. A no-break space
+/// counts as a space for emphasis, but not for indentation.
 const GUARD: char = '\u{a0}';
 
-/// A line's words with their looks.
+/// The styled text of a line.
 pub fn spans(text: &str, base: Look) -> Vec<Span> {
     let guarded = format!("{GUARD}{text}");
     let mut spans = Vec::new();
@@ -46,7 +46,7 @@ pub fn spans(text: &str, base: Look) -> Vec<Span> {
     spans
 }
 
-/// Where a link leads, unless its words say so already.
+/// The target of a link, unless its text shows it already.
 fn shown_target(url: &str, words: &[Span]) -> Option<Span> {
     let said: String = words.iter().map(Span::text).collect();
     (said != url && format!("mailto:{said}") != url).then(|| Span::new(&format!(" ({url})"), Look::DIM))

@@ -1,15 +1,15 @@
-//! Tables that fit.
+//! Renders tables to the width of the window.
 
 use super::super::style::{Line, Look, Span};
 use super::super::wrap::{At, wrap};
 use super::inline;
 
-/// What stands between two columns.
+/// Separator of columns.
 const GAP: &str = " │ ";
-/// A column is not made narrower than this.
+/// Least width of a column.
 const COLUMN_MIN: usize = 6;
 
-/// The rows as lines. Where the window is too narrow for columns, each cell stands for itself.
+/// The rows as lines. If the window is too narrow for columns, each cell has its own line.
 pub fn table(rows: &[&str], width: usize) -> Vec<Line> {
     let is_second_rule = rows.get(1).is_some_and(|row| is_rule(row));
     let cells: Vec<Vec<Line>> = rows
@@ -40,7 +40,7 @@ fn is_rule(row: &str) -> bool {
     row.contains('-') && row.chars().all(|c| "|-: ".contains(c))
 }
 
-/// The cells of a row, by bars that are not escaped.
+/// The cells of a row, split at unescaped bars.
 fn split(row: &str) -> Vec<String> {
     let row = row.trim().trim_start_matches('|');
     let row = if row.ends_with("\\|") { row } else { row.strip_suffix('|').unwrap_or(row) };
@@ -57,7 +57,7 @@ fn split(row: &str) -> Vec<String> {
     cells.into_iter().map(|cell| cell.trim().to_owned()).collect()
 }
 
-/// How wide each column is; `None` if they do not fit beside each other.
+/// The width of each column; `None` if they do not fit beside each other.
 fn widths(cells: &[Vec<Line>], columns: usize, width: usize) -> Option<Vec<usize>> {
     let room = width.checked_sub(GAP.chars().count() * columns.checked_sub(1)?)?;
     let widest = |column: usize| cells.iter().filter_map(|row| row.get(column)).map(Line::width).max().unwrap_or(0);

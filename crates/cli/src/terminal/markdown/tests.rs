@@ -52,7 +52,7 @@ fn lines_do_not_depend_on_where_the_text_was_cut() {
     for cut in (1..SOURCE.len()).filter(|cut| SOURCE.is_char_boundary(*cut)) {
         let mut markdown = Markdown::new(WIDTH);
         let mut made = markdown.push(&SOURCE[..cut]);
-        let _ = markdown.open(); // Looking changes nothing.
+        let _ = markdown.open(); // Must not change the state.
         made.extend(markdown.push(&SOURCE[cut..]));
         made.extend(markdown.end());
         assert_eq!(made, expected, "cut at byte {cut}");
@@ -60,11 +60,11 @@ fn lines_do_not_depend_on_where_the_text_was_cut() {
 }
 
 #[test]
-fn no_line_is_wider_than_the_window_and_nothing_is_obeyed() {
+fn no_line_is_wider_than_the_window_and_control_characters_are_shown() {
     let hostile = format!("{SOURCE}\n\x1b[2J &#27;[31m \u{202e}abc `\x1b]0;title\x07`\n```\n\x1b[1A\n```\n");
     for width in [1, 5, 12, 30, 80] {
         for line in whole(&hostile, width) {
-            // A letter of two columns does not fit into one.
+            // A letter of two columns needs a width of 2.
             assert!(line.width() <= width.max(2), "{} at {width}", line.paint(Colours::Off));
             assert!(!line.paint(Colours::Off).contains(|c: char| c.is_control() || c == '\u{202e}'));
         }
@@ -72,7 +72,7 @@ fn no_line_is_wider_than_the_window_and_nothing_is_obeyed() {
 }
 
 #[test]
-fn only_what_grows_is_made_again() {
+fn only_the_growing_line_is_rendered_again() {
     let mut markdown = Markdown::new(WIDTH);
     for _ in 0..1_000 {
         assert_eq!(markdown.push("a line\n").len(), 1);
@@ -101,7 +101,7 @@ fn looks_follow_the_source() {
     }
 }
 
-/// However deep a quotation is, it is a line and no end of the program.
+/// Deeply nested quotations do not overflow the stack.
 #[test]
 fn quotations_have_a_depth() {
     assert_eq!(words(&whole("> a\n> > b\n>> - c", WIDTH)), ["│ a", "│ │ b", "│ │ • c"]);

@@ -30,7 +30,7 @@ fn reset(messages: &[serde_json::Value], draft: Option<(u64, &str)>) -> Event {
     event("reset", whole)
 }
 
-/// What is printed of these events to whoever asked `Hi!` behind message 2.
+/// The output for these events if `Hi!` was sent after message 2.
 fn printed(events: &[Event]) -> String {
     let mut words = Words {
         out: Vec::new(),
@@ -48,7 +48,7 @@ fn printed(events: &[Event]) -> String {
     String::from_utf8(words.out).unwrap()
 }
 
-/// Whatever was lost with a connection, each word of each answer is there once.
+/// After a lost connection, each word of each answer is printed once.
 #[test]
 fn a_lost_connection_costs_no_word_and_repeats_none() {
     let hi = || event("message", asked(3, "Hi!"));
@@ -56,20 +56,20 @@ fn a_lost_connection_costs_no_word_and_repeats_none() {
     let with = |more: &[serde_json::Value]| [&old[..], &[asked(3, "Hi!")], more].concat();
     for (events, out) in [
         (vec![hi(), delta(5, "One "), delta(5, "two"), event("message", replied(4, 5, "One two"))], "One two\n"),
-        // The rest of the answer came meanwhile, as a draft or as a reply.
+        // The rest of the answer arrived meanwhile, as a draft or as a reply.
         (vec![hi(), delta(5, "One "), reset(&with(&[]), Some((5, "One two"))), delta(5, "!")], "One two!"),
         (vec![hi(), delta(5, "One "), reset(&with(&[replied(4, 5, "One two")]), None)], "One two\n"),
-        // All of it did, and more than one.
+        // Several whole answers arrived meanwhile.
         (
             vec![reset(&with(&[replied(4, 5, "One"), replied(6, 7, "Two")]), Some((8, "Thr"))), delta(8, "ee")],
             "One\nTwo\nThree",
         ),
-        // It began again meanwhile.
+        // The answer was restarted meanwhile.
         (vec![hi(), delta(5, "One "), reset(&with(&[]), Some((5, "Once")))], "One \nOnce"),
         (vec![hi(), delta(5, "One "), reset(&with(&[replied(4, 5, "Once")]), None)], "One \nOnce\n"),
         (vec![hi(), delta(5, "One "), reset(&with(&[]), None), delta(5, "Once")], "One \nOnce"),
         (vec![hi(), delta(5, "One "), event("message", replied(4, 5, "Once"))], "One \nOnce\n"),
-        // What was printed whole is not printed again, nor is a draft that its reply stands for.
+        // A complete answer is not printed again, nor is a draft after its reply.
         (
             vec![hi(), event("message", replied(4, 5, "One")), reset(&with(&[replied(4, 5, "One")]), Some((5, "One")))],
             "One\n",
@@ -79,7 +79,7 @@ fn a_lost_connection_costs_no_word_and_repeats_none() {
     }
 }
 
-/// What the chat says before it has heard the question answers somebody else.
+/// Answers before the prompt appears belong to other messages and are not printed.
 #[test]
 fn answers_to_others_are_not_printed() {
     let other = [delta(1, "Not "), event("message", replied(3, 1, "Not yours")), event("message", asked(4, "Ho!"))];
@@ -88,7 +88,7 @@ fn answers_to_others_are_not_printed() {
     assert_eq!(printed(&[&other[..], &ours].concat()), "Yours");
 }
 
-/// Nothing in a line of JSON is obeyed by a terminal, and it is the same JSON.
+/// Lines of JSON have no control characters for a terminal, and parse to the same value.
 #[test]
 fn lines_on_a_terminal_are_safe() {
     let data = json!({"text": "\u{9b}31m\u{7f}\u{202e}\u{e0041}é"});

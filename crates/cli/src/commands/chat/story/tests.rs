@@ -79,7 +79,7 @@ fn an_interrupted_answer_is_kept_and_said_to_be_so() {
     let mut telling = Telling::default();
     telling.text("Half a");
     telling.take(&[reply(2, vec![text("Half a")], Stop::Interrupted, 0)]);
-    assert_eq!(telling.told, ["Half a", "", "■ stopped; what was said is kept"]);
+    assert_eq!(telling.told, ["Half a", "", "■ stopped; the answer so far is kept"]);
 }
 
 #[test]
