@@ -267,7 +267,7 @@ async fn a_bound_on_money_that_nobody_can_hold_is_shown() {
     let file = write(&scratch, "model = \"ollama/qwen3\"\n[budget]\nday_cost_max = 2.5");
     let output = everturn(&["config", "show", "--data", "/d", "--config", &file]).output().await.unwrap();
     let shown = String::from_utf8(output.stdout).unwrap();
-    let line = "# warning: nobody knows what ollama/qwen3 costs, so day_cost_max in [budget] does not stop";
+    let line = "# warning: the price of ollama/qwen3 is unknown, so day_cost_max in [budget] does not stop";
     assert!(shown.lines().any(|shown| shown.starts_with(line)), "{shown}");
 }
 

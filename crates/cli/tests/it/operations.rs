@@ -259,7 +259,7 @@ async fn a_log_filter_that_means_nothing_is_said() {
     let scratch = Scratch::new();
     let odd = [("EVERTURN_LOG", "verbose"), ("EVERTURN_LOG_FORMAT", "xml")];
     let logged = Daemon::start_with(scratch.path(), "understudy/persona", &odd).await.end().await;
-    for said in ["EVERTURN_LOG: `verbose` is no level", "EVERTURN_LOG_FORMAT is json or text", "stopping: "] {
+    for said in ["EVERTURN_LOG: `verbose` is not a level", "EVERTURN_LOG_FORMAT must be json or text", "stopping: "] {
         assert!(logged.contains(said), "{logged}");
     }
     assert!(is_all_json(&logged), "{logged}");
