@@ -209,7 +209,7 @@ impl Clients {
     }
 }
 
-/// How whoever stands in the middle is come to.
+/// How the process in the middle is reached.
 #[derive(Clone)]
 struct Door {
     address: SocketAddr,

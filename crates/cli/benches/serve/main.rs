@@ -1,10 +1,11 @@
 //! What a delta costs on its whole way: from a model's socket through the journal to a client's socket.
 //!
-//! The real binary serves, with real HTTP on both sides and a journal on disk. Beside it, in the same run, stand two
-//! floors: a proxy that passes bytes on, and one that parses each event, appends it to a log and emits it again. The
-//! model and the clients live in this process, so that only the one in the middle is measured. Run with `cargo xtask
-//! bench serve [--json]`; it needs Linux. The bench itself also takes loads, as `CHATS`, `CHATS@PACE` or `CHATS@PACE/2` for
-//! HTTP/2, and then measures only those: `1` is the one that comes as fast as possible, and `0` is for what comes after a kill.
+//! The real binary serves, with real HTTP on both sides and a journal on disk. Beside it, in the same run,
+//! stand two floors: a proxy that passes bytes on, and one that parses each event, appends it to a log and
+//! emits it again. The model and the clients live in this process, so that only the one in the middle is
+//! measured. Run with `cargo xtask bench serve [--json]`; it needs Linux. The bench itself also takes loads,
+//! as `CHATS`, `CHATS@PACE` or `CHATS@PACE/2` for HTTP/2, and then measures only those: `1` is the one that
+//! comes as fast as possible, and `0` is for what comes after a kill.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "a bench measures real time, and ends if it cannot")]
 
 mod client;
@@ -25,9 +26,10 @@ use source::Source;
 
 /// Deltas a second and chat.
 const PACE: u32 = 50;
-/// Chats that stream at the same time, at which pace, and how. Two cores that also have the model and the clients to do are
-/// full with a thousand connections on each side at the usual pace, whoever stands in the middle (ADR 16); so there are a
-/// thousand slower ones too, and a thousand that share connections as providers and proxies have it.
+/// Chats that stream at the same time, at which pace, and how. Two cores that also have the model and the
+/// clients to do are full with a thousand connections on each side at the usual pace, whoever stands in the
+/// middle (ADR 16); so there are a thousand slower ones too, and a thousand that share connections as
+/// providers and proxies have it.
 const LOADS: [Load; 4] = [
     Load(200, PACE, Wire::Http1),
     Load(1_000, 15, Wire::Http1),
@@ -36,7 +38,8 @@ const LOADS: [Load; 4] = [
 ];
 /// Chats that stream when the server is killed.
 const KILLED: usize = 200;
-/// How often they are measured, and how long each time. Medians are told: a strange machine has other things to do.
+/// How often they are measured, and how long each time. Medians are told: a strange machine has other things
+/// to do.
 const ROUNDS: usize = 9;
 const SPAN: Duration = Duration::from_secs(1);
 /// How long they stream before.
@@ -48,7 +51,7 @@ const FAST: (usize, usize) = (20_000, 20);
 #[derive(Clone, Copy, PartialEq)]
 struct Load(usize, u32, Wire);
 
-/// What one load cost whoever stood in the middle.
+/// The cost of one load for the process in the middle.
 struct Cost {
     /// Microseconds of CPU a delta.
     cpu: f64,
@@ -60,8 +63,8 @@ struct Cost {
     worst_p99: f64,
     /// Which part of the machine was busy, with the model and the clients.
     busy: f64,
-    /// KiB of memory before anything came, for each chat, and for each but the first: that one has the program's pages
-    /// brought in, and caches and connections made.
+    /// KiB of memory before anything came, for each chat, and for each but the first: that one has the
+    /// program's pages brought in, and caches and connections made.
     idle: f64,
     a_chat: f64,
     one_more: f64,
@@ -113,7 +116,7 @@ fn tell(out: &Out, Load(chats, pace, wire): Load, passed: &Cost, parsed: &Cost, 
     line("delay p99", ours.p99, "ms", parsed.p99, None);
     line("delay p99, worst second", ours.worst_p99, "ms", parsed.worst_p99, None);
     line("delay p99, added", (ours.p99 - passed.p99).max(0.0), "ms", 15.0, Some(1.0));
-    // A machine that is busy all the time shows how long its queues are, whoever stands in the middle.
+    // A machine that is busy all the time measures the length of its queues, not the process in the middle.
     line("machine busy", ours.busy, "", parsed.busy, None);
     line("memory a chat", ours.a_chat, "KiB", 100.0, Some(1.0));
     line("memory of one more chat", ours.one_more, "KiB", parsed.one_more, None);
@@ -183,8 +186,8 @@ fn paced(middle: Middle, source: &Source, dir: &Path, Load(chats, pace, wire): L
     }
 }
 
-/// How long it is, in microseconds, from the moment a server says that it is ready until each of the chats that were streaming
-/// when the one before it was killed has a new delta at a client that came back.
+/// How long it is, in microseconds, from the moment a server says that it is ready until each of the chats
+/// that were streaming when the one before it was killed has a new delta at a client that came back.
 fn restarted(source: &Source, dir: &Path) -> Vec<u32> {
     let (dir, chats) = (tempfile::tempdir_in(dir).unwrap(), KILLED);
     let process = Process::start_in(Middle::Everturn, Wire::Http1, source, dir.path());

@@ -1,4 +1,4 @@
-//! Whoever stands in the middle, as a process of its own.
+//! The measured process between the model and the clients.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::floor;
 use crate::source::Source;
 
-/// Who stands between the model and the clients.
+/// The kind of process between the model and the clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Middle {
     /// A proxy that passes bytes on.
@@ -29,7 +29,8 @@ impl Middle {
 pub enum Wire {
     /// HTTP/1.1 without TLS, a connection each.
     Http1,
-    /// HTTP/2: with a model over TLS, as providers speak it; with clients that share connections, as behind a proxy.
+    /// HTTP/2: with a model over TLS, as providers speak it; with clients that share connections, as behind a
+    /// proxy.
     Http2,
 }
 

@@ -23,10 +23,12 @@ use crate::source::{Answer, BEGIN, runtime, write_paced};
 /// Requests at once on a connection to the model: what most providers take.
 const STREAMS_MAX: u32 = 100;
 
-/// What a client lets wait in each of its streams: a proxy has room, and who has little asks for more all the time.
+/// What a client lets wait in each of its streams: a proxy has room, and who has little asks for more all the
+/// time.
 const WINDOW: u32 = 1 << 20;
 
-/// Answers on `listener`, each request with an answer that goes on at this pace. Whom to trust is written to `authority`.
+/// Answers on `listener`, each request with an answer that goes on at this pace. Whom to trust is written to
+/// `authority`.
 pub fn serve(listener: TcpListener, authority: &Path, (clock, pace): (Instant, Arc<AtomicU32>)) -> SocketAddr {
     let (address, acceptor, (paced, answers)) =
         (listener.local_addr().unwrap(), acceptor(authority), unbounded_channel());
@@ -48,7 +50,7 @@ pub fn serve(listener: TcpListener, authority: &Path, (clock, pace): (Instant, A
     address
 }
 
-/// What it takes to be a host that is trusted by whoever trusts `authority`.
+/// A TLS acceptor whose certificate clients trust through the file `authority`.
 fn acceptor(authority: &Path) -> TlsAcceptor {
     let (mut root, root_key) = (CertificateParams::new([]).unwrap(), KeyPair::generate().unwrap());
     root.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

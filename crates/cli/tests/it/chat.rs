@@ -21,7 +21,7 @@ async fn chat(data: &Scratch, more: &[&str], size: (u16, u16)) -> Terminal {
     terminal
 }
 
-/// The answer arrives word by word, is there once, and who gave it is said below.
+/// The answer arrives word by word, is shown once, and its model is named below.
 #[tokio::test]
 async fn an_answer_streams_into_the_window() {
     let data = Scratch::new();

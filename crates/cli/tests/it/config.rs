@@ -138,7 +138,7 @@ async fn what_counts_is_shown_with_its_origin() {
     .assert_eq(shown(&file).await.split("\n[").next().unwrap());
 }
 
-/// The same for tables and for what only the environment says.
+/// Tables, and values that only the environment can set, are shown too.
 #[tokio::test]
 async fn what_counts_of_tables_and_variables_is_shown() {
     let scratch = Scratch::new();
@@ -208,7 +208,8 @@ async fn what_counts_of_tables_and_variables_is_shown() {
     .assert_eq(&shown[tables..]);
 }
 
-/// Who is asked if nobody says so is told by name, with the key that makes it so; and where providers are, without secrets.
+/// Without a configured model, the chosen one is shown with the key that chose it; addresses of providers are
+/// shown without secrets.
 #[tokio::test]
 async fn what_follows_from_keys_is_shown_with_the_key() {
     let shown = async |variables: &[(&str, &str)]| {
@@ -260,7 +261,7 @@ async fn what_follows_from_keys_is_shown_with_the_key() {
     assert!(!shown.contains("sk-not") && !shown.contains("me:"), "{shown}");
 }
 
-/// A bound that binds nothing is told to whoever looks.
+/// A cost limit without effect is shown as a warning.
 #[tokio::test]
 async fn a_bound_on_money_that_nobody_can_hold_is_shown() {
     let scratch = Scratch::new();
@@ -271,7 +272,7 @@ async fn a_bound_on_money_that_nobody_can_hold_is_shown() {
     assert!(shown.lines().any(|shown| shown.starts_with(line)), "{shown}");
 }
 
-/// A parameter that the model does not take is left out, and whoever looks is told.
+/// A parameter that the model does not take is shown as a warning.
 #[tokio::test]
 async fn a_parameter_that_is_not_sent_is_shown() {
     let scratch = Scratch::new();
@@ -304,7 +305,8 @@ async fn a_tool_that_cannot_be_had_is_refused() {
     }
 }
 
-/// An agent of the file has a tool that its clients run: the turn rests until one brings the result, and goes on with it.
+/// An agent of the file has a tool that its clients run: the turn rests until one brings the result, and goes
+/// on with it.
 #[tokio::test]
 async fn a_configured_tool_waits_for_its_client() {
     let (scratch, data) = (Scratch::new(), Scratch::new());

@@ -16,7 +16,7 @@ use crate::reader::{Came, Reader, reply, rests};
 
 /// How many streams a token may have open.
 const STREAMS_MAX: usize = 100;
-/// When somebody who found no server looks again.
+/// When a guest without a server tries again.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// Where servers are now, and the tokens that open them.
@@ -42,7 +42,7 @@ impl Town {
         self.servers.send_replace(daemons.iter().map(|daemon| daemon.base.clone()).collect());
     }
 
-    /// Somebody for a chat; `number` tells guests apart.
+    /// A guest of a chat; `number` tells guests apart.
     pub fn guest(&self, chat: &str, number: usize) -> Guest {
         Guest {
             chat: chat.into(),
@@ -56,7 +56,7 @@ impl Town {
     }
 }
 
-/// Somebody who watches a chat and talks to it, whatever happens to servers.
+/// A guest that watches a chat and sends messages, through every failure of servers.
 pub struct Guest {
     pub chat: String,
     pub follower: Follower,
@@ -140,8 +140,9 @@ fn shown(view: &View) -> Value {
     serde_json::to_value(&view.messages).unwrap()
 }
 
-/// I3, I7, I13: SIGKILL with 200 chats streaming. After the start all go on, clients come back with their cursors, and
-/// every token is seen once by every client and is once in the transcript. How long the next token took is told.
+/// I3, I7, I13: SIGKILL with 200 chats streaming. After the start all go on, clients come back with their
+/// cursors, and every token is seen once by every client and is once in the transcript. How long the next
+/// token took is told.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_hundred_chats_go_on_after_a_kill() {
     const CHATS: usize = 200;
@@ -184,7 +185,8 @@ async fn two_hundred_chats_go_on_after_a_kill() {
     println!("from ready to the next token, {} chats: p50 {half:?}, p99 {most:?}", waits.len());
 }
 
-/// I13: five hundred clients, each cut at a random byte again and again, have all seen what the server says there is.
+/// I13: five hundred clients, each cut at a random byte again and again, have all seen what the server says
+/// there is.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn five_hundred_clients_that_are_cut_see_what_the_server_sees() {
     const CLIENTS: usize = 500;
@@ -230,7 +232,8 @@ async fn five_hundred_clients_that_are_cut_see_what_the_server_sees() {
     assert!(cuts_all > 2 * CLIENTS, "only {cuts_all} cuts");
 }
 
-/// C4, I14: a thousand clients of one chat, and a thousand of a hundred chats, all see every word, and cost little memory.
+/// C4, I14: a thousand clients of one chat, and a thousand of a hundred chats, all see every word, and cost
+/// little memory.
 async fn a_thousand_clients_of(chats: usize) {
     const CLIENTS: usize = 1_000;
     const TOKENS: usize = 40;
@@ -276,8 +279,8 @@ async fn a_thousand_clients_of_a_hundred_chats_see_every_word() {
     a_thousand_clients_of(100).await;
 }
 
-/// C5, I13: a thousand clients of ten chats lose their server in the middle of an answer and come back all at once, with
-/// their cursors, to the next one. Each sees every word once.
+/// C5, I13: a thousand clients of ten chats lose their server in the middle of an answer and come back all at
+/// once, with their cursors, to the next one. Each sees every word once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_clients_come_back_at_once() {
     const CLIENTS: usize = 1_000;

@@ -39,7 +39,7 @@ impl Drop for Scratch {
 /// Where the command is.
 pub const EVERTURN: &str = env!("CARGO_BIN_EXE_everturn");
 
-/// The command with these arguments, and without the keys of whoever runs the tests.
+/// The command with these arguments, without the API keys of the environment.
 pub fn everturn(arguments: &[&str]) -> Command {
     let mut command = without_keys(EVERTURN);
     command.args(arguments);
@@ -78,12 +78,12 @@ impl Daemon {
         Self::start_on(data, model, "").await
     }
 
-    /// The same, on the database at this address.
+    /// Starts a server on the database at this address.
     pub async fn start_on(data: &Path, model: &str, url: &str) -> Self {
         Self::start_with(data, model, &[("DATABASE_URL", url)]).await
     }
 
-    /// The same, with these variables.
+    /// Starts a server with these variables.
     pub async fn start_with(data: &Path, model: &str, variables: &[(&str, &str)]) -> Self {
         let data_text = data.to_str().unwrap();
         let mut command = everturn(&["serve", "--listen", "127.0.0.1:0", "--data", data_text, "--model", model]);
@@ -91,8 +91,9 @@ impl Daemon {
         Self::spawn(data, command).await
     }
 
-    /// One with every kind of agent: the usual one counts, `waits` has tools that wait for its client (`map`), for a person
-    /// (`launch`) and for nobody (`linger`), and `fails` asks a provider at this address, which has to refuse its key.
+    /// One with every kind of agent: the usual one counts, `waits` has tools that wait for its client
+    /// (`map`), for a person (`launch`) and for nobody (`linger`), and `fails` asks a provider at this
+    /// address, which has to refuse its key.
     pub async fn start_with_all(dir: &Path, provider: &str) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default(); // Another test may have been first.
         std::fs::create_dir_all(dir).unwrap();
@@ -131,7 +132,7 @@ impl Daemon {
         }
         let base = banner[0].strip_prefix("Everturn listens on ").unwrap().to_owned();
         let token = std::fs::read_to_string(data.join("token")).unwrap().trim().to_owned();
-        // A server closes a connection on which nothing comes for ten seconds: whoever asks on it just then is cut.
+        // A server closes a connection after ten idle seconds: a request sent on it just then is cut.
         let client = Client::builder().pool_idle_timeout(Duration::from_secs(3)).build().unwrap();
         Self { child, banner, base, token, client, _out: out, logged, so_far }
     }
@@ -153,7 +154,7 @@ impl Daemon {
         (status, serde_json::from_str(&text).unwrap_or(Value::String(text)))
     }
 
-    /// Somebody who watches a chat.
+    /// A watcher of a chat.
     pub async fn watch(&self, chat: &str) -> Reader {
         Reader::open(self.ask(Method::GET, &format!("{chat}/stream"))).await
     }
@@ -187,7 +188,7 @@ impl Daemon {
         self.so_far.clone().wait_for(|text| text.contains(words)).await.expect("it is still there");
     }
 
-    /// Has nobody read what it logs any more.
+    /// Closes the reading end of its log.
     pub async fn deafen(&mut self) {
         self.logged.abort();
         let _ = (&mut self.logged).await; // Its end is what was asked for.

@@ -62,8 +62,8 @@ async fn a_fault_that_nobody_knows_is_refused() {
     assert!(text(&output.stderr).contains("kill-tool"), "the faults there are: {}", text(&output.stderr));
 }
 
-/// On a terminal bars move below the lines, and nothing of them is left; a narrow one, or one that becomes narrow, has
-/// none.
+/// On a terminal bars move below the lines, and nothing of them is left; a narrow one, or one that becomes
+/// narrow, has none.
 #[tokio::test]
 async fn a_terminal_gets_bars_that_fit() {
     let arguments = ["demo", "--quick", "--seed", "1", "--fault", "cut", "--fault", "stall", "--wire", "chat"];
@@ -89,8 +89,8 @@ async fn a_terminal_gets_bars_that_fit() {
     }
 }
 
-/// A daemon that loses one delta, runs a tool twice or not at all, and a stand-in that breaks nothing: the demo fails, and
-/// says which.
+/// A daemon that loses one delta, runs a tool twice or not at all, and a stand-in that breaks nothing: the
+/// demo fails, and says which.
 #[cfg(feature = "sabotage")]
 #[tokio::test]
 async fn a_daemon_that_lies_is_found_out() {

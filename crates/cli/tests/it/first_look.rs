@@ -1,4 +1,4 @@
-//! What somebody sees who has no key and has just installed it.
+//! First use, without a key and just after the installation.
 
 use std::time::Duration;
 
@@ -70,7 +70,7 @@ async fn retries_and_recoveries_are_told_beside_the_answer() {
     }
 }
 
-/// C9: a chat of a server may be given such a model, and a fault that nobody knows is said to be none.
+/// A chat of a server may use such a model, and an unknown fault is refused.
 #[tokio::test]
 async fn a_model_with_faults_can_be_chosen() {
     let data = Scratch::new();

@@ -26,7 +26,7 @@ async fn a_window_may_be_closed() {
     assert!(!data.path().join("address").exists(), "whoever comes next is not sent to a daemon that is gone");
 }
 
-/// Whoever ends a chat by a signal gets the terminal back as it was.
+/// After a chat is ended by a signal, the terminal is as before.
 #[tokio::test]
 async fn a_signal_gives_the_terminal_back() {
     let data = Scratch::new();

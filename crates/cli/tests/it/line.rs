@@ -19,11 +19,11 @@ pub enum Weather {
     Fair,
     /// Three pieces in ten are late, and so is everything behind them.
     Storm,
-    /// Nothing arrives, and nobody is told. It comes when the weather is fair.
+    /// Nothing arrives, without an error. It is delivered when the weather is fair.
     Clogged,
-    /// What is sent back is lost, and nobody is told.
+    /// Answers are lost, without an error.
     Deaf,
-    /// Everything is lost, and nobody is told.
+    /// Everything is lost, without an error.
     Cut,
 }
 
@@ -40,7 +40,7 @@ pub struct Line {
     sky: Arc<Mutex<Sky>>,
 }
 
-/// The weather for those who call, and that on each connection there is.
+/// The weather for new connections, and that on each open one.
 struct Sky {
     weather: Weather,
     connections: Vec<watch::Sender<Weather>>,
@@ -92,7 +92,7 @@ impl Sky {
 }
 
 async fn carry(near: TcpStream, target: String, mut weather: watch::Receiver<Weather>) {
-    // While the line is cut, whoever calls hears nothing at all.
+    // While the line is cut, new connections get no answer at all.
     if weather.wait_for(|weather| *weather != Weather::Cut).await.is_err() {
         return;
     }
@@ -103,7 +103,8 @@ async fn carry(near: TcpStream, target: String, mut weather: watch::Receiver<Wea
     }
 }
 
-/// Passes on what comes, until somebody is gone or something was lost, which only shows when the weather is fair.
+/// Passes on what comes, until somebody is gone or something was lost, which only shows when the weather is
+/// fair.
 async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut weather: watch::Receiver<Weather>, way: Way) {
     let (mut piece, mut chance) = (vec![0; 16 * 1024], 7_u64);
     while let Ok(len @ 1..) = from.read(&mut piece).await {

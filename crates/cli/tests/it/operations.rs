@@ -1,4 +1,4 @@
-//! What whoever runs the server relies on.
+//! What an operator relies on.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ async fn an_end_in_the_middle_of_an_answer_loses_nothing() {
     assert_eq!(reply(&reader.until_rest().await), words.join(" "), "after {} deltas", shown.n);
 }
 
-/// X2: who is told to end twice does not wait for what is nearly done.
+/// A second signal ends the server without waiting for steps that are nearly done.
 #[tokio::test]
 async fn a_second_signal_hands_over_at_once() {
     let scratch = Scratch::new();
@@ -66,7 +66,7 @@ fn mode(path: &Path) -> u32 {
     std::fs::metadata(path).unwrap().permissions().mode() & 0o777
 }
 
-/// X6: somebody watches whether the threads get on, and is not one of theirs.
+/// The stall monitor runs on a thread of its own.
 #[tokio::test]
 async fn the_threads_are_watched() {
     let scratch = Scratch::new();
@@ -234,7 +234,7 @@ async fn exchanges_are_recorded_without_keys() {
     }
 }
 
-/// A key that nobody knows is an error that says which one may have been meant.
+/// An unknown key is an error with a suggestion.
 #[tokio::test]
 async fn a_misspelt_key_gets_a_suggestion() {
     let scratch = Scratch::new();

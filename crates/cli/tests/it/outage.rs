@@ -105,7 +105,8 @@ fn said(view: &View) -> String {
     texts.collect::<Vec<_>>().join(" ")
 }
 
-/// Each call has a result that says what the side file says: what must not run twice did not, and the rest is done.
+/// Each call has a result that says what the side file says: what must not run twice did not, and the rest is
+/// done.
 fn is_accounted_for(view: &View, number: usize, effects: &[Value]) {
     let result = |call: &Call| {
         let results = view.messages.iter().filter_map(|message| match &message.body {
@@ -130,7 +131,7 @@ fn is_accounted_for(view: &View, number: usize, effects: &[Value]) {
     }
 }
 
-/// Somebody who says something and watches until it is answered; tells when it is so far.
+/// Sends a message and watches until it is answered; signals `so_far` once `is_so_far` holds.
 async fn talk(mut guest: Guest, text: String, is_so_far: fn(&View) -> bool, so_far: mpsc::Sender<()>) -> (Guest, View) {
     guest.say(&text, "the-only-one").await;
     guest.until(is_so_far).await;
@@ -150,8 +151,8 @@ pub async fn is_ready(daemon: &Daemon) -> bool {
     status == StatusCode::OK
 }
 
-/// Lets the database be gone until both servers have let go of everything, and come back. Who speaks meanwhile is
-/// answered.
+/// Lets the database be gone until both servers have let go of everything, and come back. Who speaks
+/// meanwhile is answered.
 async fn be_gone(gone: Gone, house: &House, daemons: [&Daemon; 2], mut late: Guest) {
     match gone {
         Gone::Crashed => house.on_postgres(|postgres| postgres.stop(Stop::Immediate)).await,
@@ -176,7 +177,8 @@ async fn be_gone(gone: Gone, house: &House, daemons: [&Daemon; 2], mut late: Gue
     assert_eq!((reply(&view), view.messages.len()), (words(20), 2));
 }
 
-/// Whoever talks when the database goes is answered when it is back, every word once. Tools that must not run twice do not.
+/// Whoever talks when the database goes is answered when it is back, every word once. Tools that must not run
+/// twice do not.
 async fn is_outlived(gone: Gone) {
     let house = House::build().await;
     let (mut one, mut other) = (house.serve("one").await, house.serve("other").await);
@@ -214,14 +216,14 @@ async fn is_outlived(gone: Gone) {
     }
 }
 
-/// What somebody saw is what both servers say.
+/// What a client was shown is what both servers have stored.
 async fn is_shown(view: &View, guest: &Guest, daemons: [&Daemon; 2]) {
     for daemon in daemons {
         assert_eq!(daemon.get(&format!("{}/messages", guest.chat)).await["messages"], json!(view.messages));
     }
 }
 
-/// I7, I9, I13, I16, I21: the database crashes, and comes back when nobody's lease is good any more.
+/// The database crashes, and comes back after every lease has expired.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crowd_outlives_a_database_that_crashed() {
     is_outlived(Gone::Crashed).await;

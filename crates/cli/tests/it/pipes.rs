@@ -1,4 +1,4 @@
-//! Whoever reads may have heard enough: that is no failure.
+//! A reader that closes the pipe early is no failure.
 
 use std::process::Stdio;
 
@@ -9,7 +9,7 @@ use crate::daemon::{Daemon, Scratch, everturn};
 use crate::reader::Reader;
 use crate::stage::TOKEN;
 
-/// Runs a command whose output nobody reads, and checks that it ends well.
+/// Runs a command with a closed output pipe, and checks that it ends well.
 async fn unread(arguments: &[&str]) {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
@@ -52,7 +52,7 @@ async fn the_demo_ends_well_when_nobody_reads() {
     }
 }
 
-/// X2: a server that is told to end says so to nobody, and still hands its turns over.
+/// A server with a closed standard error still hands its turns over when it is stopped.
 #[tokio::test]
 async fn a_server_ends_well_when_nobody_reads_its_log() {
     for signal in ["TERM", "INT"] {

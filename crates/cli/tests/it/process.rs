@@ -8,10 +8,11 @@ use tokio::process::Command;
 
 use crate::daemon::{Daemon, Scratch, everturn};
 
-/// Somebody who is not root.
+/// A user id that is not root.
 const SOMEBODY: u32 = 65_534;
 
-/// A command of somebody who is not root, with a directory of their own. Root sees everything, so it can see nothing here.
+/// A command of another user than root, with a directory of its own. Root ignores permissions, so a test as
+/// root would show nothing.
 fn of_somebody(arguments: &[&str], data: &Path) -> Command {
     let mut command = everturn(arguments);
     command.arg("--data").arg(data).env("HOME", "/nowhere");

@@ -30,7 +30,7 @@ async fn ran(file: &str, variables: &[(&str, &str)], model: &str) -> (Option<i32
     (output.status.code(), told)
 }
 
-/// Somebody who speaks one of the wires is asked under a name of their own, with the key in the variable that was named.
+/// A configured provider is used under its own name, with the key in the named variable.
 #[tokio::test]
 async fn a_provider_of_the_file_is_asked() {
     let understudy = understudy().await;
@@ -62,8 +62,8 @@ async fn well_known_providers_are_found_by_their_variables() {
     assert_eq!(asked, ["/v1/chat/completions", "/v1/chat/completions"]);
 }
 
-/// What a model of somebody else's costs is the file's to say: then bounds on money hold for it. Without, that they do not is
-/// logged at the start.
+/// What a model of somebody else's costs is the file's to say: then bounds on money hold for it. Without,
+/// that they do not is logged at the start.
 #[tokio::test]
 async fn a_price_makes_a_bound_on_money_hold() {
     let understudy = understudy().await;
@@ -115,7 +115,8 @@ async fn a_provider_that_cannot_be_had_is_refused() {
     assert!(told.contains("anthropic, google, ollama, openai, openrouter, understudy"), "{told}");
 }
 
-/// How hard an agent thinks, whether its answers outlive their stream, and when it summarises, is the file's to say.
+/// How hard an agent thinks, whether its answers outlive their stream, and when it summarises, is the file's
+/// to say.
 #[tokio::test]
 async fn an_agent_has_the_habits_of_the_file() {
     let understudy = understudy().await;

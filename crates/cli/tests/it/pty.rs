@@ -16,14 +16,14 @@ const NUDGE: Duration = Duration::from_millis(500);
 /// Higher than anything here is long.
 const TALL: u16 = 4_000;
 
-/// A window, and somebody at it.
+/// A terminal window with a user.
 pub struct Terminal {
     child: Child,
     read: OwnedReadPty,
     write: OwnedWritePty,
     /// What the window shows.
     window: vt100::Parser,
-    /// The same, with everything that scrolled out of it.
+    /// The text of the window with its scrollback.
     scroll: vt100::Parser,
     /// Every byte written to it.
     pub bytes: Vec<u8>,
@@ -55,8 +55,8 @@ impl Terminal {
         self.write.write_all(keys.as_bytes()).await.unwrap();
     }
 
-    /// Types where something else comes at the same moment, like another size, until it shows. crossterm reads one of both
-    /// then, and the other with whatever comes next: here that is the End key.
+    /// Types where something else comes at the same moment, like another size, until it shows. crossterm
+    /// reads one of both then, and the other with whatever comes next: here that is the End key.
     pub async fn insists(&mut self, keys: &str) {
         self.keys(keys).await;
         while !self.window().contains(keys) {
@@ -133,7 +133,7 @@ impl Terminal {
         let mut bytes = [0; 4096];
         let read = timeout(PATIENCE, self.read.read(&mut bytes)).await;
         let read = read.unwrap_or_else(|_| panic!("it is silent:\n{}", self.all()));
-        // A terminal that nobody writes to any more is at its end, or broken, as the system likes.
+        // After the last writer closes, the system reports the end or an error.
         let Some(len) = read.ok().filter(|len| *len > 0) else { return false };
         self.bytes.extend_from_slice(&bytes[..len]);
         self.window.process(&bytes[..len]);

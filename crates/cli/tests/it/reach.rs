@@ -42,7 +42,8 @@ async fn commands_work(data: &Scratch, more: &[&str]) {
     );
 }
 
-/// S1: with TLS the daemon is reached by its name, commands by a port of their own, and SIGHUP reads a new certificate.
+/// S1: with TLS the daemon is reached by its name, commands by a port of their own, and SIGHUP reads a new
+/// certificate.
 #[tokio::test]
 async fn a_daemon_with_tls_serves_commands_too() {
     let (data, files) = (Scratch::new(), Scratch::new());
@@ -81,7 +82,7 @@ async fn a_daemon_on_a_socket_serves_commands_too() {
     assert!(!data.path().join("socket").exists());
 }
 
-/// S1: behind a proxy too: who comes from this machine is not sent to the proxy.
+/// Also behind a proxy, requests from this machine are answered directly.
 #[tokio::test]
 async fn a_daemon_behind_a_proxy_serves_commands_too() {
     let data = Scratch::new();
@@ -90,8 +91,8 @@ async fn a_daemon_behind_a_proxy_serves_commands_too() {
     daemon.end().await;
 }
 
-/// What is allowed and most likely not meant is warned about at the start: a proxy that is everybody, a certificate that has
-/// expired, a key that everybody can read.
+/// What is allowed and most likely not meant is warned about at the start: a proxy that is everybody, a
+/// certificate that has expired, a key that everybody can read.
 #[tokio::test]
 async fn what_is_most_likely_not_meant_is_warned_about() {
     let data = Scratch::new();

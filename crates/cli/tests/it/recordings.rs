@@ -13,12 +13,12 @@ use crate::operations::{KEY, files, indiscreet};
 use crate::providers::understudy;
 use crate::reader::{Reader, rests};
 
-/// Starts a server on this database, has something recorded, and gives back where that is. If `gone` is where chats of the
-/// same store were recorded before, waits until everything there was looked at.
+/// Starts a server on this database, has something recorded, and gives back where that is. If `gone` is where
+/// chats of the same store were recorded before, waits until everything there was looked at.
 async fn recorded(data: &Path, base: &str, url: &str, gone: Option<&Path>) -> PathBuf {
     let all = data.join("recordings");
     let known = || if all.exists() { BTreeSet::from_iter(files(&all)) } else { BTreeSet::new() };
-    // The last by name, of a chat that nobody knows.
+    // The last by name, of an unknown chat.
     let last = gone.map(|dir| dir.join(ChatId::from_u128(u128::MAX).to_string()));
     last.iter().for_each(|last| std::fs::create_dir(last).unwrap());
     let before = known();
@@ -75,8 +75,8 @@ async fn set(daemon: &Daemon, chat: &str, debug: bool) -> Value {
     chat
 }
 
-/// I23: of two chats the one that is debugged is recorded, whole and without the key. It stays so over restarts, until
-/// somebody has seen enough; and a chat that was there already can be debugged too.
+/// I23: of two chats the one that is debugged is recorded, whole and without the key. It stays so over
+/// restarts, until somebody has seen enough; and a chat that was there already can be debugged too.
 #[tokio::test]
 async fn a_chat_that_is_debugged_is_recorded_and_others_are_not() {
     let (scratch, understudy) = (Scratch::new(), understudy().await);

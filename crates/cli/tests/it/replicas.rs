@@ -17,7 +17,8 @@ use crate::reader::{Reader, reply, rests};
 
 /// How long a turn may stand still when its server is gone and the database cannot tell.
 const TAKEOVER_MAX: Duration = Duration::from_secs(20);
-/// The same when the database can tell, on a machine that has other things to do; alone it is a second and a half.
+/// The same when the database can tell, on a machine that has other things to do; alone it is a second and a
+/// half.
 const NOTICED_MAX: Duration = Duration::from_secs(8);
 const MODEL: &str = "understudy/numbered";
 
@@ -29,8 +30,8 @@ enum Fate {
     CutOff,
 }
 
-/// A turn that one server drives and a client of the other watches goes on there, every token once, however the first
-/// one fares. If that one comes back, it serves again.
+/// A turn that one server drives and a client of the other watches goes on there, every token once, however
+/// the first one fares. If that one comes back, it serves again.
 async fn survives(fate: Fate) {
     const TOKENS: usize = 400;
     let (first, second) = (Scratch::new(), Scratch::new());
@@ -100,7 +101,8 @@ async fn talking(daemon: &Daemon) -> String {
     chat
 }
 
-/// Sends something to a chat that nobody drives yet, and stops it: neither is refused, and the stop is answered when it is done.
+/// Sends a message to a chat without a driver, and interrupts it: neither is refused, and the interrupt is
+/// answered when it is done.
 async fn is_sent_to_and_stopped(daemon: &Daemon, chat: &str) {
     let sent = daemon.answer(Method::POST, &format!("{chat}/messages"), &json!({"text": "count to 5"})).await;
     assert_eq!(sent.0, StatusCode::ACCEPTED, "{}", sent.1);
@@ -108,8 +110,8 @@ async fn is_sent_to_and_stopped(daemon: &Daemon, chat: &str) {
     assert_eq!(stopped.0, StatusCode::OK, "{}", stopped.1);
 }
 
-/// I7, I11: a server that is killed and started again knows that the one before it is dead. Turns go on at once, and what is
-/// asked meanwhile is done.
+/// I7, I11: a server that is killed and started again knows that the one before it is dead. Turns go on at
+/// once, and what is asked meanwhile is done.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_is_started_again_goes_on_at_once() {
     let (data, url) = (Scratch::new(), everturn_props::database().unwrap());
@@ -140,8 +142,8 @@ async fn a_chat_of_a_killed_server_is_stopped_by_another() {
     assert!(asked.elapsed() < NOTICED_MAX, "the chat stood still for {:?}", asked.elapsed());
 }
 
-/// I7, I11: behind a pooler nobody can listen, and the database cannot tell that a server is dead. Both are said once. Its
-/// chats wait for its lease, and so does a stop.
+/// I7, I11: behind a pooler nobody can listen, and the database cannot tell that a server is dead. Both are
+/// said once. Its chats wait for its lease, and so does a stop.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn behind_a_pooler_a_stop_waits_for_the_lease() {
     if !Pooler::is_installed() {
@@ -171,7 +173,7 @@ async fn behind_a_pooler_a_stop_waits_for_the_lease() {
     assert!(asked.elapsed() < NOTICED_MAX, "the chat stood still for {:?}", asked.elapsed());
 }
 
-/// A turn that one server drives is stopped and deleted by another, and whoever watched hears that it is gone.
+/// A chat that one server drives is interrupted and deleted by another, and its watchers are notified.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_chat_is_deleted_by_the_server_that_does_not_drive_it() {
     let (first, second) = (Scratch::new(), Scratch::new());
@@ -192,8 +194,8 @@ async fn a_chat_is_deleted_by_the_server_that_does_not_drive_it() {
     assert_eq!(reader.comments.last().unwrap(), "bye, the chat is gone");
 }
 
-/// I12, I24: both servers are replaced one after the other while people talk; nobody's turn fails, and nothing is said
-/// or answered twice.
+/// I12, I24: both servers are replaced one after the other while people talk; nobody's turn fails, and
+/// nothing is said or answered twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rolling_restart_fails_no_turn() {
     const CHATS: usize = 20;

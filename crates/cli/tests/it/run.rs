@@ -39,7 +39,7 @@ async fn a_turn_prints_the_answer_and_the_chat_goes_on() {
     assert!(error.contains("a daemon runs on"), "{error}");
 }
 
-/// A model that is named is the chat's, whoever is the daemon, and it keeps it.
+/// The model of `--model` is stored with the chat, in a running daemon and in an embedded one.
 #[tokio::test]
 async fn a_turn_is_asked_of_the_model_that_was_named() {
     let data = Scratch::new();

@@ -9,7 +9,7 @@ use tokio::process::Command;
 use crate::daemon::{Daemon, EVERTURN, Scratch, without_keys};
 use crate::operations::KEY;
 
-/// Somebody who has no rights but their own: root sees everything.
+/// A user without privileges: root sees everything.
 const NOBODY: u32 = 65_534;
 
 /// What this user finds in a file of a process; `None` if it may not look.
@@ -23,8 +23,8 @@ fn has_key(bytes: &[u8]) -> bool {
     bytes.windows(KEY.len()).any(|window| window == KEY.as_bytes())
 }
 
-/// S24, I23: another process of the user who runs the daemon, such as a tool, finds no key in its environment, its memory or
-/// its arguments. It finds that of others, so it is the daemon who sees to it.
+/// S24, I23: another process of the user who runs the daemon, such as a tool, finds no key in its
+/// environment, its memory or its arguments. It finds that of others, so it is the daemon who sees to it.
 #[tokio::test]
 async fn keys_of_a_daemon_cannot_be_read_by_others() {
     let own = std::fs::metadata("/proc/self").unwrap().uid();

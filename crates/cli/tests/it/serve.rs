@@ -35,7 +35,7 @@ async fn a_server_that_is_told_to_end_hands_its_turns_over() {
     assert_eq!(reply(&reader.until_rest().await), words(TOKENS));
 }
 
-/// Who is told to end while it waits for its database ends at once, though that never answers.
+/// A server that is stopped while it waits for its database ends at once, though that never answers.
 #[tokio::test]
 async fn a_start_that_waits_for_its_database_can_be_ended() {
     for signal in ["TERM", "INT"] {
@@ -53,7 +53,7 @@ async fn a_start_that_waits_for_its_database_can_be_ended() {
     }
 }
 
-/// Who is told to end while a store that is open answers no more does not wait for it either.
+/// A server that is stopped while its open store does not answer does not wait for it either.
 #[tokio::test]
 async fn a_start_on_a_store_that_stands_still_is_given_up() {
     let (scratch, url) = (Scratch::new(), everturn_props::database().unwrap());
@@ -80,7 +80,7 @@ async fn a_start_on_a_store_that_stands_still_is_given_up() {
     assert!(said.contains("the start did not finish in time"), "{said}");
 }
 
-/// Without a key the banner says who stands in; and where everything is.
+/// Without a key the banner names the understudy, and the data directory.
 #[tokio::test]
 async fn the_banner_says_what_a_newcomer_needs() {
     let scratch = Scratch::new();

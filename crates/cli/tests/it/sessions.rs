@@ -10,7 +10,7 @@ async fn ran(arguments: &[&str]) -> (Option<i32>, String, String) {
     (output.status.code(), text(output.stdout), text(output.stderr))
 }
 
-/// An entry of Claude Code that somebody made behind the one before.
+/// An entry of Claude Code after the previous one.
 fn asked(number: u32, content: Value) -> Value {
     entry(number, "user", json!({"role": "user", "content": content}))
 }
@@ -35,7 +35,7 @@ fn claude_code() -> Vec<Value> {
     vec![asked(1, json!("List the kelp.")), answered(2, json!([call("toolu_1")])), asked(3, json!("Well?"))]
 }
 
-/// The same of the Codex CLI.
+/// An entry of the Codex CLI.
 fn codex() -> Vec<Value> {
     let line =
         |kind: &str, payload: Value| json!({"timestamp": "2026-01-02T03:04:05Z", "type": kind, "payload": payload});

@@ -68,7 +68,7 @@ async fn a_budget_is_as_large_as_it_says() {
     daemon.end().await;
 }
 
-/// An owner who is named has a budget of their own instead, narrower or wider.
+/// An owner with an entry has that budget instead, narrower or wider.
 #[tokio::test]
 async fn an_owner_has_a_budget_of_their_own() {
     let scratch = Scratch::new();
@@ -96,7 +96,7 @@ async fn an_owner_has_a_budget_of_their_own() {
     daemon.end().await;
 }
 
-/// What all chats of an owner have used is told beside what it may be, to that owner and to nobody else.
+/// Usage of all chats of an owner is shown with its limits, to that owner only.
 #[tokio::test]
 async fn what_was_used_is_told_beside_what_may_be() {
     let scratch = Scratch::new();
@@ -127,7 +127,7 @@ async fn what_was_used_is_told_beside_what_may_be() {
     daemon.end().await;
 }
 
-/// A chat that works, and who watches it.
+/// A running chat and its watcher.
 async fn busy(daemon: &Daemon) -> (String, Reader) {
     let chat = daemon.chat().await;
     let mut reader = daemon.watch(&chat).await;
@@ -227,7 +227,7 @@ async fn the_default_agent_has_fallbacks_and_bounds() {
     daemon.end().await;
 }
 
-/// A variable that nobody reads stops the start, as a key of the file does, and says what may be meant.
+/// An unknown variable stops the start with a suggestion, as an unknown key of the file does.
 #[tokio::test]
 async fn a_misspelt_variable_is_refused() {
     let scratch = Scratch::new();

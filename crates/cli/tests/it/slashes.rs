@@ -64,7 +64,7 @@ async fn help_names_what_there_is() {
     }
 }
 
-/// Ctrl-S says it at the next step of the turn under way, and not to whoever waits in the queue.
+/// Ctrl-S sends the message at the next step of the running turn, ahead of the queue.
 #[tokio::test]
 async fn a_busy_chat_is_steered() {
     let data = Scratch::new();

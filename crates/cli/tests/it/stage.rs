@@ -28,7 +28,7 @@ struct Launch {
 }
 
 impl Stage {
-    /// The model wants to launch something, which somebody has to allow, and has a last word.
+    /// The model calls `launch`, which needs an approval, and then ends with a text.
     pub async fn launching() -> Self {
         let target = format!("\u{1b}[2Jmoon\u{202e}{}", "x".repeat(2_000));
         Self::playing([
@@ -38,7 +38,7 @@ impl Stage {
         .await
     }
 
-    /// The same twice, with another target each time.
+    /// Two calls of `launch`, with different targets.
     pub async fn launching_twice() -> Self {
         let launch = |target| script([call("launch", json!({ "target": target })), stop(Stop::ToolUse)]);
         let word = || script([text("Well then."), stop(Stop::End)]);
@@ -60,7 +60,7 @@ impl Stage {
         Self::playing([script([text("As long as"), stop(Stop::Length)])]).await
     }
 
-    /// The same, and the next answer is as it should be.
+    /// The first answer reaches the output limit; the next one is complete.
     pub async fn too_long_then_well() -> Self {
         let long = script([text("As long as"), stop(Stop::Length)]);
         Self::playing([long, script([text("Well then."), stop(Stop::End)])]).await

@@ -77,7 +77,7 @@ async fn a_piped_chat_can_be_stopped() {
     let page = daemon.get(&format!("/v1/chats/{id}/messages")).await;
     assert_eq!(page["messages"].as_array().unwrap().len(), 2, "what was not said is not said");
     assert_eq!(page["messages"][1]["parts"][0]["text"].as_str().unwrap().trim(), said.trim());
-    // Nothing was said yet, and nobody types.
+    // No message was sent yet, and nothing is typed.
     let mut child = everturn(&["chat", "--data", path]).stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let input = child.stdin.take();
     while daemon.get("/v1/chats").await["chats"].as_array().unwrap().len() < 2 {}

@@ -1,7 +1,7 @@
 //! The table of statuses and verbs, as clients of a server see it that runs as its users run it.
 //!
-//! The page `docs/states.md` is written by the core from its own table. Here a real server is brought to every status,
-//! and asked for everything there.
+//! The page `docs/states.md` is written by the core from its own table. Here a real server is brought to
+//! every status, and asked for everything there.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ fn cell(verb: &str, column: &str) -> String {
     rows.iter().find(|row| row[0] == verb).unwrap()[place].to_lowercase()
 }
 
-/// Where a chat can be that was there, if nobody else says anything.
+/// The statuses a chat can reach from this one without further commands.
 fn from(status: String) -> BTreeSet<String> {
     let mut reached = vec![status];
     let mut i = 0;
@@ -68,7 +68,7 @@ async fn refusing(may: watch::Receiver<bool>) -> String {
     format!("http://{address}")
 }
 
-/// When the provider refuses: as soon as all who wait for that have come as far as they need to.
+/// When the provider refuses: as soon as all waiting chats have come far enough.
 struct Gate {
     may_fail: watch::Sender<bool>,
     together: Barrier,
@@ -85,7 +85,7 @@ struct Place {
 /// A chat that was brought there.
 struct Stood {
     chat: String,
-    /// Who waits, or nobody.
+    /// Id of the newest queued message; 99 if there is none.
     waits: u64,
     /// What it asks, or nothing.
     ask: String,
@@ -226,8 +226,8 @@ async fn check(daemon: Arc<Daemon>, gate: Arc<Gate>, place: Place, number: usize
     }
 }
 
-/// CS09, CS10: every command in every status, archived or not, with others waiting or without, is taken or refused as the
-/// page says, and leads where it says.
+/// CS09, CS10: every command in every status, archived or not, with others waiting or without, is taken or
+/// refused as the page says, and leads where it says.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_command_in_every_status_does_what_the_page_says() {
     const COMMANDS: usize = 17;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::daemon::{Daemon, Scratch};
 use crate::reader::Reader;
 
-/// Somebody who goes through the document, and ticks off what has worked.
+/// Walks through the document, and ticks off what has worked.
 struct Walk {
     daemon: Daemon,
     left: BTreeSet<(String, String)>,
@@ -36,7 +36,7 @@ impl Walk {
         answer
     }
 
-    /// A new chat with an agent, by its id and by its path, and somebody who watches it.
+    /// A new chat with an agent: its id, its path, and a watcher.
     async fn chat(&mut self, agent: &str) -> (String, Reader) {
         let made = self.go(Method::POST, "/v1/chats", &[], json!({ "agent": agent })).await;
         let id = made["id"].as_str().unwrap().to_owned();
