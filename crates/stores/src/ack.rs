@@ -1,30 +1,31 @@
-//! Being told what became of an append.
+//! Acknowledgement of an append.
 
 use crate::store::{StoreError, WriteError};
 
-/// Who hears what became of rows that were handed in. Told once, also if the store ends before it comes to them.
+/// Callback that receives the result of an append. Called exactly once, also if the store is closed before it stores
+/// the rows.
 ///
-/// It is told on whatever thread knows, while others wait to be told: what it does there is little, and never waits.
+/// It runs on the thread that stored the rows, while other callers wait: it must be short and never block.
 pub struct Ack(Option<Box<dyn FnOnce(Stored) + Send + Sync>>);
 
-/// What became of rows: once they are stored, it is `Ok`.
+/// Result of an append: `Ok` once the rows are stored.
 pub type Stored = Result<(), WriteError>;
 
 impl Ack {
-    /// Calls `hear` when it is known.
+    /// Calls `hear` with the result.
     #[must_use]
     pub fn new(hear: impl FnOnce(Stored) + Send + Sync + 'static) -> Self {
         Self(Some(Box::new(hear)))
     }
 
-    /// One that is waited for.
+    /// An acknowledgement, and a future that waits for it.
     pub(crate) fn awaited() -> (Self, impl Future<Output = Stored>) {
         let (tell, told) = tokio::sync::oneshot::channel();
-        let ack = Self::new(move |stored| drop(tell.send(stored))); // Whoever waited may have gone.
+        let ack = Self::new(move |stored| drop(tell.send(stored))); // The waiting future may be dropped.
         (ack, async { told.await.unwrap_or_else(|_| closed()) })
     }
 
-    /// It is known now.
+    /// Reports the result.
     pub fn tell(mut self, stored: Stored) {
         if let Some(hear) = self.0.take() {
             hear(stored);
@@ -52,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_handed_rows_in_hears_of_them_once_whatever_happens() {
+    fn an_append_is_acknowledged_once_whatever_happens() {
         let heard = Arc::new(Mutex::new(Vec::new()));
         let ack = || {
             let heard = heard.clone();

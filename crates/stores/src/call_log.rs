@@ -1,20 +1,20 @@
-//! The ledger of tool calls: what was started, and what came of it.
+//! The log of tool calls: which were started, and how they ended.
 
 use everturn_core::chat::{Chat, Effect};
 use everturn_core::fact::Fact;
 use everturn_core::ids::{CallUid, Timestamp};
 use everturn_core::message::{Body, CallVerdict};
 
-/// A line for the ledger.
+/// An entry of the call log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Entry<'a> {
-    /// A call is about to be run: once more, if it is there already.
+    /// A call is about to run, once more if it is in the log already.
     Started { uid: CallUid, tool: &'a str, effect: Effect, at: Timestamp },
-    /// A call ended. One that was never started is not in the ledger.
+    /// A call ended. A call that was never started is not in the log.
     Ended { uid: CallUid, verdict: CallVerdict, at: Timestamp },
 }
 
-/// What a commit to `chat`, as it stood before, writes into the ledger.
+/// Entries that a commit to `chat`, in its state before the commit, adds to the log.
 pub(crate) fn entries<'a>(chat: &'a Chat, facts: &'a [Fact]) -> impl Iterator<Item = Entry<'a>> {
     facts.iter().filter_map(|fact| match fact {
         Fact::Started { call, effect, at } => {

@@ -1,6 +1,6 @@
-//! A chat at one moment, for whoever looks for what is wrong with it.
+//! A chat at one moment, for diagnosis.
 //!
-//! Asked for one after the other, a heading and a transcript can be of different moments, and half of a turn looks broken.
+//! A heading and a transcript read one after the other can be of different moments, and half a turn looks broken.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use everturn_core::message::Message;
 use crate::heading::Heading;
 use crate::store::CallRecord;
 
-/// What is kept of a chat, all of one moment.
+/// Everything stored for a chat, all of one moment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChatSnapshot {
-    /// What a list says about it.
+    /// Its list entry.
     pub heading: Heading,
     /// The whole transcript, rewound messages left out.
     pub transcript: Vec<Arc<Message>>,

@@ -55,20 +55,20 @@ macro_rules! conformance {
                 journal: rows_are_shown_once_they_are_stored, rows_that_do_not_follow_are_refused_together,
                     rows_that_are_handed_in_can_be_read_when_that_is_told,
                     rows_outlive_commits_within_the_step, rows_go_with_their_step, a_step_that_is_over_takes_no_rows,
-                    whoever_saw_what_was_lost_begins_anew;
+                    a_subscriber_that_saw_lost_deltas_gets_a_snapshot;
                 commits: versions_count_commits, a_driver_goes_on_from_the_newest_summary,
                     a_rewound_summary_brings_back_what_it_stood_for, attempts_are_kept_whatever_becomes_of_the_turn,
                     a_dropped_write_happened_whole_or_not_at_all, chats_are_apart,
-                    what_is_used_is_counted_by_owner_and_day, steps_and_tools_are_counted_in_their_turn, work_is_counted_once;
+                    budget_use_is_counted_by_owner_and_day, steps_and_tools_are_counted_in_their_turn, work_is_counted_once;
                 reads: a_chat_that_is_not_there_is_an_error, reading_changes_nothing, chats_are_listed_and_found,
                     unsettled_chats_are_listed_oldest_first, without_a_cursor_there_is_a_snapshot,
                     a_cursor_that_cannot_be_used_gets_a_snapshot, a_catch_up_is_whole, an_edit_is_told_as_one,
                     a_long_chat_is_shown_by_its_newest_page;
-                bounds: whoever_missed_too_much_is_shown_a_page, long_messages_make_short_pages,
+                bounds: a_subscriber_that_missed_too_much_gets_a_page, long_messages_make_short_pages,
                     bytes_are_read_for_whom_they_are;
                 making: a_chat_is_made_with_its_model, a_chat_keeps_what_it_has_of_its_own, a_key_of_an_owner_makes_one_chat, a_key_of_a_fork_outlives_its_source, parallel_repeats_make_one_chat, a_fork_begins_with_what_was_said,
                     a_fork_is_a_chat_of_its_own, a_fork_ends_where_no_call_is_open, a_fork_takes_bytes_along,
-                    what_was_said_is_found_by_its_words, chats_at_work_are_counted;
+                    messages_are_found_by_their_words, chats_at_work_are_counted;
                 deleting: nothing_is_left_of_a_deleted_chat, a_deleted_chat_is_not_written_to,
                     a_deleted_chat_can_be_made_anew, deleting_takes_the_newest_lease;
                 unicode: odd_text_comes_back_from_every_message, odd_text_comes_back_from_every_delta,

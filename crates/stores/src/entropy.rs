@@ -2,7 +2,7 @@
 
 use std::hash::{BuildHasher as _, RandomState};
 
-/// A number nobody can foretell well enough to collide with; not for secrets.
+/// A random number, good enough to avoid collisions; not for secrets.
 pub(crate) fn number() -> u64 {
     RandomState::new().hash_one("everturn")
 }

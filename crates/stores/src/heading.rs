@@ -5,31 +5,31 @@ use everturn_core::command::InboxCommand;
 use everturn_core::ids::{ChatId, InboxSeq, Timestamp, Version};
 use everturn_core::status::Status;
 
-/// What a list says about a chat.
+/// List entry of a chat.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Heading {
-    /// Its name.
+    /// Id of the chat.
     pub id: ChatId,
-    /// The agent it talks to.
+    /// Name of its agent.
     pub agent: String,
-    /// Whose it is.
+    /// Owner of the chat.
     pub owner: String,
-    /// What people call it.
+    /// Title.
     pub title: String,
-    /// Where it stands, with what was accepted and not obeyed yet: see [`Standing`](everturn_core::view::Standing).
+    /// Status, with the commands that were accepted and not applied yet: see [`Standing`](everturn_core::view::Standing).
     pub status: Status,
-    /// Whether it is put away.
+    /// Whether it is archived.
     pub archived: bool,
-    /// How many commits it has seen.
+    /// Number of its commits.
     pub version: Version,
-    /// The newest command that was accepted: with the version, what a heading takes into account.
+    /// Newest command that was accepted. With the version it says what this heading takes into account.
     pub received: InboxSeq,
-    /// When something was said last, or when it was made.
+    /// Time of the newest message, or of the creation.
     pub touched: Timestamp,
 }
 
 impl Heading {
-    /// What a list says about `chat` behind the `pending` commands, which its driver has not obeyed yet.
+    /// List entry of `chat` with the `pending` commands, which its driver has not applied yet.
     #[must_use]
     pub fn of<'a>(chat: &Chat, mut pending: impl Iterator<Item = &'a InboxCommand> + Clone) -> Self {
         let received = pending.clone().last().map_or(chat.obeyed, |newest| newest.seq);
@@ -46,28 +46,28 @@ impl Heading {
         }
     }
 
-    /// Where a list goes on that ends with this one.
+    /// Position in the list, for the page after this entry.
     #[must_use]
     pub const fn place(&self) -> (Timestamp, ChatId) {
         (self.touched, self.id)
     }
 }
 
-/// Which chats are wanted. All conditions must hold; without any, every chat fits.
+/// Conditions on chats. All must hold; without any, every chat matches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChatQuery {
     /// This chat alone.
     pub only: Option<ChatId>,
-    /// Of this owner.
+    /// Owner.
     pub owner: Option<String>,
-    /// Put away, or not.
+    /// Archived, or not.
     pub archived: Option<bool>,
-    /// With this in their title, in upper or lower case; empty is in every title. Or with all words of this, whole, in
-    /// one message that a person or the model said.
+    /// Text in the title, in upper or lower case; an empty text matches every title. Or all words of the text, as whole
+    /// words, in one message of the user or the model.
     pub text: String,
-    /// Behind this place of the list.
+    /// After this position of the list.
     pub after: Option<(Timestamp, ChatId)>,
-    /// So many.
+    /// Number of entries at most.
     pub len: usize,
 }
 
@@ -78,7 +78,7 @@ impl Default for ChatQuery {
 }
 
 impl ChatQuery {
-    /// Whether a chat is wanted, as far as it alone can tell.
+    /// Whether a chat matches, without regard to the text.
     pub(crate) fn fits(&self, chat: &Chat) -> bool {
         self.only.is_none_or(|only| only == chat.id)
             && self.owner.as_ref().is_none_or(|owner| *owner == chat.owner)
@@ -86,13 +86,13 @@ impl ChatQuery {
             && self.after.is_none_or(|place| (chat.touched, chat.id) < place)
     }
 
-    /// Whether its title has what is looked for.
+    /// Whether the title contains the text.
     pub(crate) fn is_in_title(&self, chat: &Chat) -> bool {
         searchable(&chat.title).contains(&searchable(&self.text))
     }
 }
 
-/// A title, or what is looked for in it, as the two are compared. The same in every store, whatever its collation.
+/// A title or a search text in the form in which the two are compared. Equal in every store, whatever its collation.
 #[must_use]
 pub fn searchable(text: &str) -> String {
     text.chars().flat_map(char::to_lowercase).collect() // Letter by letter: `str` knows a final sigma, which no search does.

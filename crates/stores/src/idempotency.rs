@@ -1,33 +1,33 @@
-//! Requests that nothing else remembers.
+//! Idempotency records of requests that nothing else stores.
 //!
-//! Most requests are kept with what they have made: a command in its inbox, a chat under its key. A chat that was deleted
-//! keeps nothing, and of a token nobody knows the secret any more. So that whoever did not hear the answer can ask again,
-//! these are kept for a while by themselves.
+//! Most requests are stored with what they created: a command in its inbox, a chat under its key. A deleted chat stores
+//! nothing, and the secret of a token is not stored. These requests have records of their own for a while, so that a
+//! client that missed the answer can repeat the request.
 
 use std::time::Duration;
 
 use everturn_core::ids::Timestamp;
 
-/// How long they are kept: a week.
+/// How long records are stored: a week.
 pub const IDEMPOTENCY_AGE_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// A request under its owner's name for it.
+/// A request with its idempotency key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdempotencyRecord {
-    /// Who asks.
+    /// Owner that made the request.
     pub owner: String,
-    /// What they call the request.
+    /// Idempotency key.
     pub key: String,
-    /// What it asks for, in short.
+    /// Digest of the request.
     pub request: [u8; 32],
-    /// Chance, from the first time it was asked: whatever is made of it can be made again.
+    /// Random bytes of the first request: a repeated request derives the same secret from them.
     pub salt: [u8; 32],
-    /// When.
+    /// Time of the request.
     pub at: Timestamp,
 }
 
 impl IdempotencyRecord {
-    /// What is older than this when it is asked for may be forgotten.
+    /// Records older than this may be deleted.
     pub(crate) fn oldest(&self) -> Timestamp {
         Timestamp(self.at.0.saturating_sub(IDEMPOTENCY_AGE_MAX.as_millis() as i64))
     }

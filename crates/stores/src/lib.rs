@@ -1,8 +1,8 @@
-//! Where chats are kept.
+//! Durable storage of chats.
 //!
-//! A store is an inbox, a transcript and a journal per chat, and one rule: whoever writes the last two holds the chat's
-//! lease, and a lease that was taken over changes nothing any more. [`Memory`] is the reference every other store is
-//! compared with.
+//! A store has an inbox, a transcript and a journal per chat. Only the holder of a chat's lease writes the last two; a
+//! lease that was taken over changes nothing any more. [`Memory`] is the reference that the other stores are compared
+//! with.
 
 mod ack;
 mod call_log;

@@ -3,7 +3,7 @@
 //! It is what the other stores are compared with, and good enough for programs that need no more than their own
 //! lifetime. Costs per delta and per commit do not depend on how long the chat is.
 
-mod make;
+mod create;
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -172,7 +172,7 @@ impl Store for Memory {
     }
 
     async fn release(&self, _lease: Lease) -> Result<(), StoreError> {
-        Ok(()) // Nobody else can be waiting for it.
+        Ok(()) // No other process can be waiting for it.
     }
 
     async fn load_held(&self, lease: &Lease, part: LoadPart) -> Result<Loaded, WriteError> {

@@ -1,4 +1,4 @@
-//! Chats to be made.
+//! Requests to create a chat.
 
 use std::sync::Arc;
 
@@ -10,39 +10,39 @@ use sha2::{Digest as _, Sha256};
 
 use crate::store::StoreError;
 
-/// A chat to be made.
+/// Request to create a chat.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewChat {
-    /// Its name, if it is made now.
+    /// Id of the chat, if it is created now.
     pub id: ChatId,
-    /// The agent it talks to.
+    /// Name of its agent.
     pub agent: String,
-    /// Whether somebody has asked for that agent. There may be one for whoever asks for none, and another one later.
+    /// Whether the caller named that agent, or got the default one, which may be another one later.
     pub is_named: bool,
-    /// The model it asks first, if that is not its agent's.
+    /// Model to use first, if it is not the agent's.
     pub model: Option<ModelId>,
-    /// Whether somebody has asked for that model. A fork may have it from the other chat.
+    /// Whether the caller chose that model. A fork may have it from its source chat.
     pub is_chosen: bool,
-    /// Whether whatever is exchanged with providers for it is recorded.
+    /// Whether requests to providers and their responses are recorded.
     pub debug: bool,
-    /// Whose it is.
+    /// Owner of the chat.
     pub owner: String,
-    /// What people call it; empty to call it after what is said first.
+    /// Title; empty to derive it from the first message.
     pub title: String,
-    /// Whether somebody has asked for that title. A fork may have it from the other chat.
+    /// Whether the caller chose that title. A fork may have it from its source chat.
     pub is_titled: bool,
-    /// What it has of its own beside its agent. A fork has it from the other chat.
+    /// Settings beside the agent's. A fork has those of its source chat.
     pub setup: Option<Arc<Setup>>,
-    /// What it begins with, if not with nothing.
+    /// Source of a fork; `None` for an empty chat.
     pub fork: Option<Fork>,
-    /// SHA-256 of what its engine begins it with, if that is neither nothing nor a fork: so that another one is another
-    /// request.
+    /// SHA-256 of the transcript that the engine imports, if any. Another transcript makes another request under the
+    /// idempotency key.
     pub transcript: Option<[u8; 32]>,
-    /// The owner's name for this request, remembered as long as the chat is there: the same one again finds it.
+    /// The owner's idempotency key, stored as long as the chat exists.
     pub key: Option<String>,
 }
 
-/// The beginning of another chat.
+/// The beginning of another chat, to be copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fork {
     /// Which.
@@ -51,16 +51,16 @@ pub struct Fork {
     pub at: MessageId,
 }
 
-/// A chat was not made. Nothing has changed.
+/// The chat was not created. Nothing has changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MakeError {
-    /// The same key came with another request before.
+    /// The idempotency key belongs to another request.
     #[error("this request id was used for something else")]
     Conflict,
-    /// There is no such message in the other chat.
+    /// The source chat has no such message.
     #[error("message {0} is not in the chat")]
     NoSuchMessage(MessageId),
-    /// A transcript cannot end there.
+    /// A transcript cannot end there: a tool call has no result yet.
     #[error(transparent)]
     Open(#[from] UnansweredCall),
     /// The store cannot say.
@@ -69,7 +69,7 @@ pub enum MakeError {
 }
 
 impl NewChat {
-    /// An empty chat with an agent, which is called after what is said first.
+    /// An empty chat with an agent, titled after its first message.
     pub fn of(id: ChatId, agent: impl Into<String>, owner: impl Into<String>) -> Self {
         Self {
             id,
@@ -88,10 +88,10 @@ impl NewChat {
         }
     }
 
-    /// What the request asks for, in short: the same for the same request, whatever id it came with.
+    /// Digest of the request, without the id: equal requests have equal digests.
     pub(crate) fn digest(&self) -> [u8; 32] {
         let mut hash = Sha256::new();
-        // What a fork has from the other chat is not asked for: that may be called something else by now, or be gone.
+        // Values that a fork has from its source are left out: the source may be renamed or deleted by now.
         let agent = if self.fork.is_none() && self.is_named { &self.agent } else { "" };
         let title = if self.fork.is_some() && !self.is_titled { "" } else { &self.title };
         for text in [agent, title] {
@@ -120,7 +120,7 @@ impl NewChat {
         hash.finalize().into()
     }
 
-    /// The chat, if it begins with nothing.
+    /// The empty chat.
     pub(crate) fn empty(&self) -> Chat {
         let (model, debug, setup) = (self.model.clone(), self.debug, self.setup.clone());
         Chat { model, debug, setup, ..titled(self.id, &self.agent, &self.owner, &self.title) }

@@ -1,10 +1,9 @@
-//! Chats in Postgres, for programs that run more than once at the same time.
+//! A store in Postgres, for several processes at the same time.
 //!
-//! Every process is a worker with a row that it keeps fresh; chats are held by workers, and every write of a driver is
-//! checked against the chat's fence in its own transaction. What one process does the others hear by `NOTIFY`, which is a
-//! hint and no more. Sessions are for listening, and for telling others at once that this process has died; nothing else
-//! relies on one, so a pooler may stand in between.
-
+//! Every process has a row in `workers` that it renews; chats are held by workers, and every write of a driver is checked
+//! against the fence of the chat in the same transaction. Processes hint each other with `NOTIFY`; hints may be lost.
+//! Sessions are used to listen, and to let other processes notice at once that this one has died. Nothing else needs a
+//! session, so a pooler may stand in between.
 /// Addresses, TLS, and bringing the schema up to date.
 mod setup {
     pub(super) mod address;
@@ -98,34 +97,34 @@ use reads::chat::Reads;
 pub use reads::inspect::PostgresInspection;
 use setup::address::Address;
 
-/// How a database is used.
+/// Settings of a Postgres store.
 #[derive(Debug, Clone)]
 pub struct PostgresOptions {
-    /// How many connections are opened at most, beside the four that have one purpose each. A third of them is for whoever
-    /// only watches or asks, so that no crowd of those keeps a driver waiting; if there are fewer than three, all share.
-    /// Searches have half of that third, or one connection, so that no crowd of them keeps the others waiting either.
+    /// Connections at most, beside the four with one purpose each. A third of them serves clients, so that many clients do
+    /// not delay drivers; with fewer than three connections all are shared. Searches use half of that third, or one
+    /// connection, so that they do not delay other clients.
     pub connections_max: usize,
-    /// How long one statement may take.
+    /// Limit for one statement.
     pub statement_max: Duration,
-    /// How long a connection may take to open.
+    /// Limit for opening a connection.
     pub connect_max: Duration,
-    /// How long something is tried again while the database is away.
+    /// How long an operation is retried while the database is unavailable.
     pub retry_max: Duration,
-    /// How long other processes wait for one that is silent before they take its chats.
+    /// Time without a heartbeat after which other processes take the chats of a process.
     pub lease_max: Duration,
-    /// How often a process says that it is alive.
+    /// Interval of heartbeats.
     pub heartbeat: Duration,
-    /// What the rows of a draft survive, the database server's death taken for a power cut.
+    /// What the rows of a draft survive. A crash of the database server counts as a power cut.
     pub durability: Durability,
-    /// The address of the database itself, if it is reached by a pooler: `LISTEN` needs a session, and so does the lock by
-    /// which others notice at once that this process has died. Without sessions others look every few seconds instead, and
-    /// wait for `lease_max`.
+    /// Address of the database itself, if the store reaches it through a pooler: `LISTEN` needs a session, and so does the
+    /// lock by which other processes notice at once that this one has died. Without sessions they poll every few seconds,
+    /// and wait for `lease_max`.
     pub listen_url: Option<String>,
-    /// A name that this process has again after a restart, and that no two living processes ever have at the same time.
-    /// Chats that are still held under it are free at once.
+    /// Name of this process that stays the same after a restart, and that no two running processes share. Chats still held
+    /// under it are free as soon as the process registers again.
     pub instance: Option<String>,
-    /// How many appends to drafts are filed by chat together, at least. Fewer make reading a draft cheaper where another
-    /// process writes it, and writing dearer.
+    /// Appends that are filed by chat together, at least. A lower number makes reading a draft cheaper for other processes,
+    /// and writing more expensive.
     pub file_len_min: usize,
 }
 
@@ -146,27 +145,27 @@ impl Default for PostgresOptions {
     }
 }
 
-/// The right to be the one who writes to a chat in this process, for one write.
+/// Lock of a chat within this process, for one write.
 type ChatLock = tokio::sync::OwnedMutexGuard<()>;
 
 /// A store that several processes share.
 pub struct Postgres {
     inner: Arc<Inner>,
-    /// Stopped before the worker says unregister.
+    /// Stopped before the worker unregisters.
     _tasks: JoinSet<()>,
     _worker: Worker,
 }
 
 struct Inner {
-    /// Looking takes no more than whoever only looks has.
+    /// Read operations, with the pools for drivers and clients.
     reads: Reads,
-    /// The journal has a connection of its own, so that no crowd can keep it waiting.
+    /// Connection of the journal writer alone, so that other operations do not delay it.
     writing: ConnectionPool,
-    /// Who may look for words in everything that was ever said, which takes long.
+    /// Permits for searches, which read every message.
     searches: Arc<Semaphore>,
     draft_mode: TxMode,
     file_len_min: usize,
-    /// How much longer than its word a silent worker is believed.
+    /// Factor on another worker's lease before its chats are taken; random per process, so that processes do not take over all at once.
     lease_tolerance: f64,
     state: Arc<WorkerState>,
     caches: ChatCaches,
@@ -174,18 +173,18 @@ struct Inner {
     notifier: Arc<Notifier>,
     jobs: mpsc::Sender<Job>,
     filing_jobs: mpsc::Sender<FilingJob>,
-    /// Rings when something was journalled that is not on the disk.
+    /// Notified when rows were journalled that are not synced yet.
     unsynced: Notify,
-    /// By what others know who told them.
+    /// Random id sent with every NOTIFY, so that a process ignores its own.
     sender: i64,
     tickets: AtomicI64,
-    /// The highest fence of a chat that was deleted here: no lease of it is ever given here again.
+    /// Highest fence of a chat that was deleted by this process: such a lease is never granted again.
     floor: AtomicI64,
 }
 
 impl Postgres {
-    /// Opens the database at `url`, brings its schema up to date and makes this process known. Needs a tokio runtime
-    /// with time and IO.
+    /// Connects to the database at `url`, migrates its schema and registers this process. Needs a tokio runtime with time
+    /// and IO.
     pub async fn open(url: &str, options: PostgresOptions) -> Result<Self, StoreError> {
         let address = Address::parse(url, &options)?;
         let elsewhere = options.listen_url.as_deref().map(|url| Address::parse(url, &options)).transpose()?;
@@ -231,8 +230,8 @@ impl Postgres {
         Ok(Self { inner, _tasks: tasks, _worker: worker })
     }
 
-    /// A name that no other database has, for what is kept elsewhere of its chats. A database that was made anew, or moved
-    /// to another server, has another.
+    /// Unique name of the database, for files that other parts store about its chats. It changes when the database is
+    /// created anew or moved to another server.
     ///
     /// # Errors
     /// It does not tell.
@@ -240,7 +239,7 @@ impl Postgres {
         self.inner.reads.name().await
     }
 
-    /// For tests: as if this process stood still and could not say that it is alive.
+    /// For tests: suspends heartbeats, as if the process were stopped.
     #[cfg(feature = "conformance")]
     pub fn pause_heartbeat(&self, is_paused: bool) {
         self.inner.state.pause(is_paused);
@@ -259,7 +258,7 @@ fn closed() -> StoreError {
     StoreError::Unavailable("the store was closed".into())
 }
 
-/// A fault that no retry mends, for whoever asked.
+/// The error for a caller, without further retries.
 fn lasting(fault: DbFault) -> StoreError {
     match fault {
         DbFault::Lasting(error) => error,
@@ -276,20 +275,20 @@ impl Inner {
         self.notifier.tell([hint], urgency);
     }
 
-    /// Waits for the writes to the chat that came before. Whatever goes on to its end takes this along, so whoever comes
-    /// next comes after it.
+    /// Waits for earlier writes to the chat. An operation that runs to its end keeps the lock until then, so later ones come
+    /// after it.
     async fn turn(&self, chat: ChatId) -> ChatLock {
         self.caches.at(chat).turn.clone().lock_owned().await
     }
 
-    /// Waits until everything that was to be journalled is, or is not.
+    /// Waits until every queued append is stored or refused.
     async fn flush(&self) -> Result<(), StoreError> {
         let (passed, is_passed) = oneshot::channel();
         self.jobs.send(Job::Barrier(passed)).await.map_err(|_| closed())?;
         is_passed.await.map_err(|_| closed())?
     }
 
-    /// Why a lease that this process does not know opens nothing.
+    /// The error for a lease that this process does not hold.
     async fn refusal(&self, chat: ChatId) -> WriteError {
         let id = id_bytes(chat);
         let sql = "SELECT 1 FROM chats WHERE id = $1";
@@ -300,18 +299,18 @@ impl Inner {
     }
 
     fn trim(&self, no: i64, step: StepId) {
-        let _ = self.filing_jobs.try_send(FilingJob::Begun(no, step)); // Full: the next step's commit tries again.
+        let _ = self.filing_jobs.try_send(FilingJob::Begun(no, step)); // Queue full: the commit of the next step tries again.
     }
 }
 
-/// Does something that goes on to its end even if nobody waits for it any more, so that whoever comes next to the chat
-/// finds it done or not done.
+/// Runs an operation to its end even if its future is dropped, so that the next operation on the chat finds it done or
+/// not done.
 async fn to_the_end<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
     ended(tokio::spawn(work)).await
 }
 
-/// Does something that goes on even while nobody asks how far it is, and is given up when nobody waits for it any more.
-/// Who holds several reads and asks one of them would otherwise wait for a connection that another one has.
+/// Runs an operation as a task: it progresses while its future is not polled, and is cancelled when the future is dropped.
+/// A caller that holds several reads and polls one would otherwise wait for a connection that another one has.
 async fn by_itself<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
     ended(AbortOnDropHandle::new(tokio::spawn(work))).await
 }
@@ -321,7 +320,7 @@ async fn ended<T>(task: impl Future<Output = Result<T, JoinError>>) -> T {
         Ok(done) => done,
         Err(join) => match join.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
-            Err(_) => std::future::pending().await, // The runtime stops, and with it whoever waits here.
+            Err(_) => std::future::pending().await, // The runtime stops, and with it this task.
         },
     }
 }
@@ -386,7 +385,7 @@ impl Store for Postgres {
             let chat = state.map(Arc::unwrap_or_clone).ok_or(WriteError::Fenced)?;
             return Ok(Loaded { chat, messages: Vec::new(), rows: Vec::new() });
         }
-        let _turn = self.inner.turn(lease.chat()).await; // A write that was dropped half-way is over now.
+        let _turn = self.inner.turn(lease.chat()).await; // A write with a dropped future is over now.
         self.inner.load(lease.append_right()).await
     }
 
@@ -399,8 +398,8 @@ impl Store for Postgres {
     }
 
     async fn append(&self, right: AppendRight, rows: Vec<JournalRow>, ack: Ack) {
-        let piece = Piece::of(&rows); // Here, where others need not wait for it.
-        let _ = self.inner.jobs.send(Job::Append { right, rows, piece, ack }).await; // If nobody takes it, its ack says so.
+        let piece = Piece::of(&rows); // Serialized here, so that the journal writer does not do it for all chats.
+        let _ = self.inner.jobs.send(Job::Append { right, rows, piece, ack }).await; // If it is refused, its ack reports that.
     }
 
     async fn commit(&self, lease: &mut Lease, facts: &[Fact]) -> Result<Version, WriteError> {

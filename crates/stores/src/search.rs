@@ -13,7 +13,7 @@ use crate::heading::searchable;
 /// A longer run of letters is no word that anybody would look for.
 const WORD_BYTES_MAX: usize = 64;
 
-/// What a message is found by; `None` for those that nobody said.
+/// Words by which a message is found; `None` for messages that neither a user nor the model wrote.
 pub(crate) fn of(message: &Message) -> Option<Vec<u8>> {
     let parts = match &message.body {
         Body::User(parts) => parts,

@@ -9,7 +9,7 @@
 //! - It holds no NUL and is kept in a column of type text. `jsonb` would refuse the escaped one, and sort the keys.
 //! - A version above [`VERSION`] is refused, with both numbers. It grows when an earlier program would misread the text.
 //!   A field that may be missing needs no new version: it has its default then, and is left out when it has it.
-//! - Fields that nobody knows are ignored, and gone when the text is written again. A variant that nobody knows is an
+//! - Unknown fields are ignored, and lost when the text is written again. An unknown variant is an
 //!   error.
 //! - `sum` is the CRC-32 of everything before it, as [`envelope`] says. A text whose checksum does not match is damaged and is
 //!   not used; one without a checksum was written before there were any.

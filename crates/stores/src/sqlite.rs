@@ -1,8 +1,8 @@
-//! Chats in a directory of this machine, in SQLite.
+//! A store in a directory of this machine, in SQLite.
 //!
-//! One process uses the directory at a time, so whoever asks for a chat's lease gets it, and after a restart everything is
-//! taken up at once. One thread writes, for all chats together; a few connections read beside it. What an answer has
-//! journalled so far is found through memory alone, because an index for it would cost more than the answer.
+//! One process uses the directory at a time, so every lease is granted, and after a restart all chats continue at once.
+//! One thread writes, for all chats together; a few connections read beside it. Positions of journalled deltas are kept
+//! in memory, because an index for them would cost more than the deltas.
 
 mod columns;
 mod error;
@@ -98,17 +98,17 @@ use writer::thread;
 use writer::thread::{AppendJob, ClosureJob, DurabilityNeed, Writer};
 use writer::tx::WriteTx;
 
-/// How often rows may be moved while they are read.
+/// Retries of a read during which rows of the log were moved.
 const MOVES_MAX: usize = 100;
 
-/// How a data directory is used.
+/// Settings of a data directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SqliteOptions {
-    /// What deltas survive.
+    /// What deltas survive before they are shown.
     pub drafts: Durability,
-    /// How many may read at the same time.
+    /// Reads at the same time.
     pub readers_len: usize,
-    /// How many appends of an open draft may lie apart before the older half of them is written as a few large ones.
+    /// Appends per open draft before the older half of them is merged into a few large ones.
     pub appends_len_max: usize,
 }
 
@@ -129,12 +129,12 @@ pub struct Sqlite {
     queue: Arc<Queue>,
     stop: Option<std::sync::mpsc::SyncSender<()>>,
     threads: Vec<JoinHandle<()>>,
-    /// Given up last.
+    /// Released last.
     _place: DataDir,
 }
 
 impl Sqlite {
-    /// Opens a data directory, and makes it if there is none. Blocks while the database is checked and brought up to date.
+    /// Opens a data directory, and creates it if it does not exist. Blocks while the database is checked and migrated.
     pub fn open(dir: &Path, options: &SqliteOptions) -> Result<Self, OpenError> {
         let place = DataDir::take(dir)?;
         let mut connection = open::prepare(&place.file)?;
@@ -192,7 +192,7 @@ impl Sqlite {
         &self.dir
     }
 
-    /// Hands a job to the writer and waits until what it did is durable.
+    /// Sends a job to the writer and waits until its result is durable.
     async fn write<T, E>(
         &self,
         needs: DurabilityNeed,
@@ -217,12 +217,12 @@ impl Sqlite {
 }
 
 impl Drop for Sqlite {
-    /// Waits until everything that was handed in is written.
+    /// Waits until every queued job is written.
     fn drop(&mut self) {
         self.queue.close();
         drop(self.stop.take());
         for thread in self.threads.drain(..) {
-            let _ = thread.join(); // It has said what it had to say.
+            let _ = thread.join(); // A panic was logged when it happened.
         }
     }
 }
@@ -236,7 +236,7 @@ impl Store for Sqlite {
         };
         for _ in 0..MOVES_MAX {
             if let Some(made) = self.created(&new).await? {
-                return Ok(made); // Whatever has become of the other chat.
+                return Ok(made); // Even if the source chat is deleted by now.
             }
             let source = Arc::new(self.readers.read(move |snapshot| create::source(snapshot, fork)).await?);
             let new = new.clone();
@@ -300,7 +300,7 @@ impl Store for Sqlite {
     }
 
     async fn release(&self, _lease: Lease) -> Result<(), StoreError> {
-        Ok(()) // Nobody else can be waiting for it, and what is remembered of the chat is bounded anyway.
+        Ok(()) // No other process can be waiting for it, and the cache is bounded.
     }
 
     async fn load_held(&self, lease: &Lease, part: LoadPart) -> Result<Loaded, WriteError> {
@@ -309,7 +309,7 @@ impl Store for Sqlite {
             let chat = self.readers.read(move |snapshot| chat::state(snapshot, right)).await?;
             return Ok(Loaded { chat, messages: Vec::new(), rows: Vec::new() });
         }
-        // Behind every write that was dropped before it was answered: what is loaded is then what came of it.
+        // After every write with a dropped future: the load then shows its result.
         self.write(DurabilityNeed::Nothing, move |tx| tx.held(right).map(|_| ())).await?;
         for _ in 0..MOVES_MAX {
             let head = self.drafts.get(right.chat);
@@ -336,7 +336,7 @@ impl Store for Sqlite {
     async fn append(&self, right: AppendRight, rows: Vec<JournalRow>, ack: Ack) {
         let needs = if rows.is_empty() { DurabilityNeed::Nothing } else { self.append_need };
         let append = AppendJob { right, piece: Piece::of(&rows), rows: rows.into(), needs, done: None, ack };
-        let _ = self.queue.put(Box::new(append)).await; // One that is not taken is dropped, and its ack says so.
+        let _ = self.queue.put(Box::new(append)).await; // A job that is refused is dropped, and its ack reports that.
     }
 
     async fn commit(&self, lease: &mut Lease, facts: &[Fact]) -> Result<Version, WriteError> {
@@ -396,12 +396,12 @@ impl Store for Sqlite {
 
     async fn ready(&self) -> Result<(), StoreError> {
         if self.health.has_written(clock::now()) {
-            return Ok(()); // Whoever can write can read.
+            return Ok(()); // A store that can write can read.
         }
         self.write(DurabilityNeed::Full, |tx| tx.touch()).await
     }
 }
 
 fn moving() -> StoreError {
-    StoreError::Unavailable("the draft was moved again and again while it was read".into())
+    StoreError::Unavailable("the draft kept moving while it was read: try again".into())
 }

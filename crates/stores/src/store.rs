@@ -151,7 +151,7 @@ pub trait StoreExt: Store {
         self.load_held(lease, LoadPart::All).await
     }
 
-    /// The chat's state alone, for ending a turn whose messages or deltas cannot be read.
+    /// The chat's state alone, to end a turn with unreadable messages or deltas.
     async fn state(&self, lease: &Lease) -> Result<Chat, WriteError> {
         Ok(self.load_held(lease, LoadPart::State).await?.chat)
     }
@@ -337,7 +337,7 @@ impl Lease {
     }
 
     /// Fence of the last lease that was granted before this one. Fences leave numbers out, so this does not follow from
-    /// [`Lease::fence`]. An acquisition whose answer was lost granted nothing and does not count.
+    /// [`Lease::fence`]. An acquisition with a lost answer granted nothing and does not count.
     #[must_use]
     pub const fn before(&self) -> Fence {
         self.before
@@ -422,7 +422,7 @@ pub enum SubmitError {
     /// The chat refuses it in its state.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The same key came with another command before.
+    /// The idempotency key belongs to another command.
     #[error("this request id was used for something else")]
     Conflict,
     /// Returned by the engine: the command needs the chat's agent, and no agent of this name is configured.

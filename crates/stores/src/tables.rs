@@ -1,4 +1,4 @@
-//! What stores with tables have in common.
+//! What SQLite and Postgres share: page limits, the rows of a commit, and words for enums in columns.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::search;
 use crate::shape::{self, Written};
 use crate::store::StoreError;
 
-/// How much a delta has to survive before it is shown. Whatever was accepted or committed survives everything.
+/// What a delta must survive before it is shown. Accepted commands and commits survive everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durability {
     /// The death of the process. A power cut takes a quarter of a second at most.
@@ -28,14 +28,14 @@ pub enum Durability {
     Full,
 }
 
-/// How many messages a snapshot shows at most, and how many somebody may have missed before they are shown one instead.
-/// A page by its bytes ([`PageBudget`]) counts as well.
+/// Messages in a snapshot at most, and missed messages after which a subscriber gets a snapshot. [`PageBudget`] limits
+/// their bytes as well.
 pub(crate) const PAGE_LEN_MAX: usize = 200;
 
-/// How many bytes of stored text are on a page at most, unless a single message has more.
+/// Bytes of stored text on a page at most, unless a single message has more.
 pub(crate) const PAGE_BYTES_MAX: usize = 4 << 20;
 
-/// A page being filled. The first message fits whatever it weighs, or nobody could read past it.
+/// Byte limit of a page being filled. The first message always fits, so that a reader can get past it.
 #[derive(Debug)]
 pub(crate) struct PageBudget {
     bytes: usize,
@@ -43,22 +43,22 @@ pub(crate) struct PageBudget {
 }
 
 impl PageBudget {
-    /// A page for people.
+    /// For one page.
     pub(crate) const fn page() -> Self {
         Self { bytes: 0, max: PAGE_BYTES_MAX }
     }
 
-    /// For whoever wants all there is.
+    /// Without a limit.
     pub(crate) const fn endless() -> Self {
         Self { bytes: 0, max: usize::MAX }
     }
 
-    /// How many bytes may be on it.
+    /// The limit.
     pub(crate) const fn bytes_max(&self) -> usize {
         self.max
     }
 
-    /// Whether a text of so many bytes goes on it as well.
+    /// Counts a text of this many bytes, and returns whether it still fits.
     pub(crate) const fn take(&mut self, bytes: usize) -> bool {
         let is_first = self.bytes == 0;
         self.bytes = self.bytes.saturating_add(bytes);
@@ -87,10 +87,10 @@ pub(crate) enum Fetch {
     Lengths,
 }
 
-/// The rows that a commit adds, as far as they can be told without the chat.
+/// Rows that a commit adds, as far as they follow from its facts alone.
 #[derive(Debug, Default)]
 pub(crate) struct CommitRows {
-    /// Everything from this message on is gone. Comes before the messages.
+    /// Everything from this message on is rewound. Applied before the messages.
     pub(crate) gone: Option<MessageId>,
     pub(crate) messages: Vec<MessageRow>,
     pub(crate) attempts: Vec<String>,
@@ -103,7 +103,7 @@ pub(crate) struct MessageRow {
     pub(crate) id: MessageId,
     pub(crate) kind: &'static str,
     pub(crate) body: Written,
-    /// What it is found by.
+    /// Words for the search.
     pub(crate) words: Option<Vec<u8>>,
 }
 
@@ -130,7 +130,7 @@ impl CommitRows {
     }
 }
 
-/// What a commit used, by the day, in numbers of which a table can add up many. No true one is cut.
+/// Budget use of a commit per day, limited so that sums of many commits fit into a column. Real values are never cut.
 pub(crate) fn used(before: &Chat, facts: &[Fact]) -> BTreeMap<Day, BudgetUse> {
     let countable = |number: u64| number.min(1 << 40);
     let cut = |BudgetUse { steps, time, alive, tokens, cost: Micros(cost) }| BudgetUse {
@@ -165,12 +165,12 @@ const fn kind_word(body: &Body) -> &'static str {
     }
 }
 
-/// Whether a restart has to look at the chat.
+/// Whether the chat needs a driver after a restart.
 pub(crate) fn is_unsettled(chat: &Chat, submitted: InboxSeq) -> bool {
     chat.is_busy() || submitted > chat.obeyed
 }
 
-/// The draft that some rows add up to, from the first on.
+/// The draft that rows add up to, beginning with the first.
 pub(crate) fn draft_of(rows: &[JournalRow]) -> Result<Option<Draft>, StoreError> {
     Draft::of_rows(rows).map_err(|error| StoreError::Unreadable(format!("the journal: {error}")))
 }

@@ -1,7 +1,7 @@
-//! Who may use a server, by the hash of what they carry.
+//! Access tokens, stored by their hash.
 //!
-//! A token is shown once, when it is made. What is kept is its hash, so that whoever reads the store cannot use what they
-//! find there; and when it was made, ends or was taken back, so that every request can ask anew.
+//! A token is shown once, when it is created. Only its hash is stored, so that a copy of the store opens nothing; and
+//! when it was created, expires or was revoked, so that every request is checked anew.
 
 use std::fmt;
 
@@ -12,45 +12,45 @@ use sha2::{Digest as _, Sha256};
 use crate::idempotency::IdempotencyRecord;
 use crate::store::StoreError;
 
-/// A place where tokens are kept, and what was asked with them that nothing else remembers.
+/// Storage of tokens, and of requests that nothing else records.
 #[async_trait]
 pub trait Tokens: Send + Sync + 'static {
-    /// Adds a token. One with the same hash stays as it is.
+    /// Adds a token. An existing token with the same hash stays as it is.
     async fn put(&self, token: &Token) -> Result<(), StoreError>;
 
     /// The token with this hash, whether or not it may still be used.
     async fn find(&self, hash: &TokenHash) -> Result<Option<Token>, StoreError>;
 
-    /// All of them, oldest first.
+    /// All tokens, oldest first.
     async fn list(&self) -> Result<Vec<Token>, StoreError>;
 
-    /// Takes a token back. The first time counts; one that is not there stays so.
+    /// Revokes a token. The first time counts; an unknown hash does nothing.
     async fn revoke(&self, hash: &TokenHash, at: Timestamp) -> Result<(), StoreError>;
 
-    /// Keeps a request, unless one of the same owner is kept under the same name; and gives the one that is kept. Those of
-    /// more than a week ago are forgotten.
+    /// Stores a request, unless the same owner stored one under the same key; returns the stored one. Deletes requests
+    /// older than [`IDEMPOTENCY_AGE_MAX`](crate::IDEMPOTENCY_AGE_MAX).
     async fn remember(&self, asked: &IdempotencyRecord) -> Result<IdempotencyRecord, StoreError>;
 
-    /// The request that is kept under an owner's name for it.
+    /// The request stored under a key of an owner.
     async fn recall(&self, owner: &str, key: &str) -> Result<Option<IdempotencyRecord>, StoreError>;
 }
 
-/// What is kept of a token.
+/// A stored token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Token {
     /// The hash of the secret, and its key here.
     pub hash: TokenHash,
-    /// What people call it.
+    /// Name for people.
     pub name: String,
-    /// In whose name it acts.
+    /// Owner that it acts for.
     pub owner: String,
     /// What it may do.
     pub scopes: Scopes,
-    /// When it was made.
+    /// When it was created.
     pub made: Timestamp,
-    /// When it ends by itself.
+    /// When it expires.
     pub expires: Option<Timestamp>,
-    /// When it was taken back.
+    /// When it was revoked.
     pub revoked: Option<Timestamp>,
 }
 
@@ -62,7 +62,7 @@ impl Token {
     }
 }
 
-/// The SHA-256 of a token. Tokens are 256 bits of chance, so a plain hash cannot be searched.
+/// SHA-256 of a token. Tokens are 256 random bits, so a plain hash cannot be searched.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TokenHash(pub [u8; 32]);
 
@@ -73,14 +73,14 @@ impl TokenHash {
         Self(Sha256::digest(secret.as_bytes()).into())
     }
 
-    /// Whether the two are the same, in a time that does not tell where they differ.
+    /// Whether the two are equal, compared in constant time.
     #[must_use]
     pub fn matches(&self, other: &Self) -> bool {
         let differing = self.0.iter().zip(&other.0).fold(0, |bits, (a, b)| bits | (a ^ b));
         std::hint::black_box(differing) == 0
     }
 
-    /// What people name it by: the beginning, which opens nothing.
+    /// Short id for people: the first bytes of the hash, which grant nothing.
     #[must_use]
     pub fn id(&self) -> String {
         self.0[..8].iter().map(|byte| format!("{byte:02x}")).collect()
@@ -96,15 +96,15 @@ impl fmt::Debug for TokenHash {
 /// One thing a token may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scope {
-    /// Look at chats.
+    /// Read chats.
     Read,
-    /// Make chats and talk to them.
+    /// Create chats and send messages.
     Chat,
-    /// Allow and deny calls.
+    /// Approve and deny tool calls.
     Approve,
-    /// Manage tokens, and see what concerns everybody.
+    /// Manage tokens, and read server-wide information.
     Admin,
-    /// See the numbers of the server, and nothing else: for what collects them.
+    /// Read the server's metrics, and nothing else.
     Metrics,
 }
 
@@ -146,7 +146,7 @@ impl Scopes {
         Scope::ALL.into_iter().collect()
     }
 
-    /// Whether this is among it.
+    /// Whether the scope is included.
     #[must_use]
     pub const fn has(self, scope: Scope) -> bool {
         self.0 & scope.bit() != 0
@@ -157,13 +157,13 @@ impl Scopes {
         Scope::ALL.into_iter().filter(move |scope| self.has(*scope))
     }
 
-    /// Their names, with spaces between: how they are stored.
+    /// Names separated by spaces, as they are stored.
     #[must_use]
     pub fn names(self) -> String {
         self.iter().map(Scope::name).collect::<Vec<_>>().join(" ")
     }
 
-    /// What [`Self::names`] wrote. A name that nobody knows any more grants nothing.
+    /// Parses what [`Self::names`] wrote. Unknown names grant nothing.
     #[must_use]
     pub fn from_names(names: &str) -> Self {
         names.split_whitespace().filter_map(Scope::named).collect()

@@ -28,7 +28,7 @@ const AFTER: usize = 20;
 /// Which ones: the first must not run twice.
 const TOOLS: [&str; 3] = ["note", "look", "tally"];
 /// What a server logs when it may not believe in its leases any more.
-const LOST: &str = "letting go of all chats";
+const LOST: &str = "lost the database lease";
 
 /// How a database is gone.
 #[derive(Clone, Copy)]

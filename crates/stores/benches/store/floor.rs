@@ -10,12 +10,12 @@ use tokio_postgres::NoTls;
 
 use crate::meter;
 
-/// A row as the journal writes it: whose, where, when, and one delta.
+/// A row as the journal writes it: chat, position, time, and one delta.
 const CHAT: i64 = 1_234;
 const AT: i64 = 1_790_000_000_000;
 const BODY: &str = r#"["and so it goes on, "]"#;
 
-/// Whoever writes less than this in such a time rests: it is only said now and then that a process lives.
+/// Less writing than this per interval counts as idle: heartbeats remain.
 const REST: Duration = Duration::from_secs(1);
 const REST_BYTES_MAX: u64 = 64 << 10;
 
@@ -72,7 +72,7 @@ impl Floor<'_> {
         }
     }
 
-    /// CPU time so far of those who work for the store outside this process.
+    /// CPU time so far of processes that work for the store.
     pub async fn cpu_elsewhere(&self) -> f64 {
         let Self::Postgres(server) = self else { return 0.0 };
         let (client, connection) = tokio_postgres::connect(&server.url("postgres"), NoTls).await.unwrap();

@@ -53,12 +53,12 @@ pub fn cpu() -> Duration {
     cpu_of("self")
 }
 
-/// The same of another process; nothing if it is gone.
+/// CPU time of another process; nothing if it has ended.
 pub fn cpu_of(pid: &str) -> Duration {
     let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return Duration::ZERO };
     let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
     let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
-    Duration::from_millis(ticks * 10) // Linux counts hundredths for whoever asks like this.
+    Duration::from_millis(ticks * 10) // Linux counts hundredths here.
 }
 
 /// Bytes this process has handed to write calls so far.

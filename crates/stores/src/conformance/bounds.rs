@@ -15,8 +15,8 @@ use super::reads::folded;
 use crate::tables::{PAGE_BYTES_MAX, PAGE_LEN_MAX};
 use crate::{MessageRange, Reader, Store, StoreExt as _};
 
-/// I19: whoever missed more than a page is shown the newest one instead, however they missed it; one less is told.
-pub async fn whoever_missed_too_much_is_shown_a_page<S: Store>(store: Arc<S>) {
+/// I19: a subscriber that missed more than a page gets the newest page instead; one that missed a page gets the events.
+pub async fn a_subscriber_that_missed_too_much_gets_a_page<S: Store>(store: Arc<S>) {
     for (number, commits) in [(1, 1), (2, PAGE_LEN_MAX)] {
         let mut witness = Witness::in_a_turn(&store, number).await;
         let (seen, cursor) = (witness.snapshot(), witness.now().await);
@@ -37,7 +37,7 @@ pub async fn whoever_missed_too_much_is_shown_a_page<S: Store>(store: Arc<S>) {
     }
 }
 
-/// I19: a page is as long as its messages allow, and holds one however long that is; whoever missed more is shown one.
+/// I19: a page is as long as its messages allow, and has at least one; a subscriber that missed more gets a page.
 pub async fn long_messages_make_short_pages<S: Store>(store: Arc<S>) {
     let mut witness = Witness::in_a_turn(&store, 1).await;
     let cursor = witness.now().await;

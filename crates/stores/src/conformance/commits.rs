@@ -27,12 +27,12 @@ fn summary(text: &str) -> Body {
 }
 
 /// What is used is counted for its owner, on the day it began, in the commit that says so.
-pub async fn what_is_used_is_counted_by_owner_and_day<S: Store>(store: Arc<S>) {
+pub async fn budget_use_is_counted_by_owner_and_day<S: Store>(store: Arc<S>) {
     const DAY: i64 = 86_400_000;
     let used = async |owner: &str, days: RangeInclusive<i64>| {
         let days = Day(*days.start())..=Day(*days.end());
         let used = store.used(owner, days).await.expect("it can be asked");
-        BudgetUse { alive: Duration::ZERO, ..used } // That has a test of its own.
+        BudgetUse { alive: Duration::ZERO, ..used } // Tested separately.
     };
     let Fact::Attempted(row, _) = sample(0) else { unreachable!("that is what it makes") };
     let bound = 1 << 40; // No true number is cut, and no number that a model makes up is too large to be added.

@@ -49,7 +49,7 @@ pub async fn nothing_is_left_of_a_deleted_chat<S: Store>(store: Arc<S>) {
     other.agrees().await;
 }
 
-/// I6: whoever still drives a deleted chat changes nothing, and brings nothing back.
+/// I6: a driver of a deleted chat changes nothing, and brings nothing back.
 pub async fn a_deleted_chat_is_not_written_to<S: Store>(store: Arc<S>) {
     let mut witness = Witness::in_a_turn(&store, 1).await;
     witness.journal(vec![attempt()]).await;

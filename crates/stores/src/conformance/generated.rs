@@ -34,7 +34,7 @@ pub async fn any_life_of_a_chat_is_stored_as_it_was<S: Store>(store: Arc<S>) {
     .await;
 }
 
-/// One chat, and whoever held it before.
+/// One chat, and its earlier leases.
 pub(super) struct Life<S> {
     pub(super) witness: Witness<S>,
     pub(super) lapsed: Vec<Lease>,
@@ -58,7 +58,7 @@ impl<S: Store> Life<S> {
         }
     }
 
-    /// Somebody wants something, and may say so twice.
+    /// A command is submitted, perhaps twice.
     async fn submit(&mut self, dice: &mut Dice) {
         let Witness { store, stage, limits, .. } = &mut self.witness;
         let odd = dice.pick(&ODD).copied().unwrap_or_default();
@@ -83,7 +83,7 @@ impl<S: Store> Life<S> {
         }
     }
 
-    /// Somebody who does not know yet that the chat is another's now.
+    /// A driver that does not know yet that its lease was taken.
     async fn write_late(&mut self, dice: &mut Dice) {
         if !self.lapsed.is_empty() {
             let late = dice.below(self.lapsed.len() as u64) as usize;

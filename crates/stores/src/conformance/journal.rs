@@ -59,8 +59,8 @@ pub async fn rows_that_do_not_follow_are_refused_together<S: Store>(store: Arc<S
     witness.agrees().await;
 }
 
-/// I3: whoever hands rows in is told when they can be read and not before, or why they cannot be stored; and what a store has at
-/// hand is what it would have said.
+/// I3: an append is acknowledged when its rows can be read and not before, or with the reason why they cannot be stored;
+/// and news from memory are those that a read would return.
 pub async fn rows_that_are_handed_in_can_be_read_when_that_is_told<S: Store>(store: Arc<S>) {
     let mut witness = Witness::in_a_turn(&store, 1).await;
     witness.journal(vec![attempt()]).await;
@@ -158,9 +158,9 @@ pub async fn a_step_that_is_over_takes_no_rows<S: Store>(store: Arc<S>) {
     witness.agrees().await;
 }
 
-/// I3: whoever saw more of a draft than those found who took it up is told everything anew, also once it has grown beyond
-/// that again. Whoever saw no more, or saw it afterwards, goes on.
-pub async fn whoever_saw_what_was_lost_begins_anew<S: Store>(store: Arc<S>) {
+/// I3: a subscriber that saw more of a draft than a takeover found gets a snapshot, also once the draft has grown beyond
+/// that point again. A subscriber that saw no more, or saw it later, continues.
+pub async fn a_subscriber_that_saw_lost_deltas_gets_a_snapshot<S: Store>(store: Arc<S>) {
     let mut witness = Witness::in_a_turn(&store, 1).await;
     witness.journal(vec![attempt(), text("Hel"), text("lo")]).await;
     let before = witness.now().await;

@@ -1,4 +1,4 @@
-//! One writer: the newest lease. Whoever held the chat before changes nothing any more.
+//! One writer: the newest lease. Earlier leases change nothing.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub async fn a_taken_over_lease_changes_nothing<S: Store>(store: Arc<S>) {
     witness.agrees().await;
 }
 
-/// I6: a number nobody was given opens nothing, below or above.
+/// I6: a fence that was never granted gives no access, below or above.
 pub async fn a_lease_that_was_never_given_changes_nothing<S: Store>(store: Arc<S>) {
     let witness = Witness::in_a_turn(&store, 1).await;
     let Fence(fence) = witness.lease.fence();
@@ -55,7 +55,7 @@ pub async fn a_lease_fences_its_own_chat_alone<S: Store>(store: Arc<S>) {
     one.is_shut_out(&mut across, &WriteError::Fenced).await;
 }
 
-/// CS17: a chat can be taken over whatever its status, and whoever does finds everything.
+/// CS17: a chat can be taken over in any status, and its new driver finds everything.
 pub async fn taking_over_finds_everything_in_every_status<S: Store>(store: Arc<S>) {
     for (status, number) in Status::ALL.into_iter().zip(1..) {
         let mut witness = Witness::in_a_turn(&store, number).await;
@@ -104,7 +104,7 @@ pub async fn parallel_takeovers_leave_one_writer<S: Store>(store: Arc<S>) {
     witness.agrees().await;
 }
 
-/// I21: whoever takes a chat again can tell whether anybody else had it meanwhile, although fences leave numbers out.
+/// I21: a process that acquires a chat again can tell whether another one had it meanwhile, although fences skip numbers.
 pub async fn a_lease_says_which_was_before_it<S: Store>(store: Arc<S>) {
     let mut witness = Witness::in_a_turn(&store, 1).await;
     let mut other = Witness::in_a_turn(&store, 2).await;
@@ -122,7 +122,7 @@ pub async fn a_lease_says_which_was_before_it<S: Store>(store: Arc<S>) {
     witness.agrees().await;
 }
 
-/// Nobody needs a lease to want something, and wanting takes nobody's lease away.
+/// Submitting a command needs no lease, and takes none away.
 pub async fn commands_need_no_lease<S: Store>(store: Arc<S>) {
     let mut witness = Witness::in_a_turn(&store, 1).await;
     witness.submit(Command::Interrupt).await.expect("a turn is under way");

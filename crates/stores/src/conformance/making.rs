@@ -42,7 +42,7 @@ fn forked(number: u128, at: u64) -> NewChat {
     NewChat { fork: Some(Fork { chat: chat_id(1), at: MessageId(at) }), ..new(number) }
 }
 
-/// What a chat has of its own stays with it, whatever happens in it, and is shown to whoever asks where it stands.
+/// A chat's own settings stay, whatever happens in it, and are part of its standing.
 pub async fn a_chat_keeps_what_it_has_of_its_own<S: Store>(store: Arc<S>) {
     let made = store.create(&NewChat { setup: Some(setup()), ..new(1) }).await;
     assert_eq!(made, Ok(chat_id(1)));
@@ -252,7 +252,7 @@ pub async fn a_fork_takes_bytes_along<S: Store>(store: Arc<S>) {
 }
 
 /// A chat is found by all words of one message, whole, in any order and case; not by what was taken back.
-pub async fn what_was_said_is_found_by_its_words<S: Store>(store: Arc<S>) {
+pub async fn messages_are_found_by_their_words<S: Store>(store: Arc<S>) {
     let mut source = conversation(&store).await;
     let mut other = Witness::in_a_turn(&store, 2).await;
     other.change(|change| change.say(Body::Context("kelp".into()))).await;

@@ -45,7 +45,7 @@ pub async fn a_chat_that_is_not_there_is_an_error<S: Store>(store: Arc<S>) {
     assert_eq!(store.unsettled().await, Ok(Vec::new()), "and asking has not made it");
 }
 
-/// CS02: reading raises no version, takes no lease and tells nobody.
+/// CS02: reading raises no version, takes no lease and notifies no process.
 pub async fn reading_changes_nothing<S: Store>(store: Arc<S>) {
     let mut witness = Witness::in_a_turn(&store, 1).await;
     witness.journal(vec![attempt(), text("Hel")]).await;
@@ -105,7 +105,7 @@ pub async fn chats_are_listed_and_found<S: Store>(store: Arc<S>) {
     }
 }
 
-/// Whoever does not rest, or has commands to obey, is found after a restart.
+/// Chats that are busy, or have commands to apply, are found after a restart.
 pub async fn unsettled_chats_are_listed_oldest_first<S: Store>(store: Arc<S>) {
     // Not made in the order of their ids.
     let resting = Witness::new(&store, 5).await;
@@ -136,7 +136,7 @@ pub async fn unsettled_chats_are_listed_oldest_first<S: Store>(store: Arc<S>) {
     resting.agrees().await;
 }
 
-/// Whoever comes without a cursor is shown everything at once, draft included.
+/// A subscriber without a cursor gets everything at once, draft included.
 pub async fn without_a_cursor_there_is_a_snapshot<S: Store>(store: Arc<S>) {
     let mut witness = Witness::new(&store, 1).await;
     witness.agrees().await;
@@ -224,7 +224,7 @@ pub async fn an_edit_is_told_as_one<S: Store>(store: Arc<S>) {
     }
 }
 
-/// A long chat is shown by its newest page, a watcher who was there all along has everything, and the transcript is whole.
+/// A long chat is shown by its newest page, a subscriber from the beginning has everything, and the transcript is complete.
 pub async fn a_long_chat_is_shown_by_its_newest_page<S: Store>(store: Arc<S>) {
     let mut witness = Witness::in_a_turn(&store, 1).await;
     let (mut cursor, mut told) = (witness.now().await, 0);
@@ -241,7 +241,7 @@ pub async fn a_long_chat_is_shown_by_its_newest_page<S: Store>(store: Arc<S>) {
     assert!(transcript.is_sorted_by_key(|message| message.id));
 }
 
-/// What somebody has who saw `snapshot` and then these events.
+/// View of a subscriber after `snapshot` and these events.
 pub(super) fn folded(snapshot: Snapshot, events: &[Event]) -> View {
     let mut view = View::default();
     view.fold(&Event::Reset(Box::new(snapshot))).expect("a snapshot folds into anything");

@@ -95,7 +95,7 @@ pub(crate) fn answered(odd: &str) -> [(CallState, AnswerContent); 4] {
     ]
 }
 
-/// All of them, to calls whose hashes use every bit.
+/// All of them, with hashes that use every bit.
 async fn answers<S: Store>(witness: &mut Witness<S>, odd: &str) {
     let answered = answered(odd);
     let uid = |ordinal| CallUid { step: StepId(1), ordinal };

@@ -41,7 +41,7 @@ pub async fn every_watcher_sees_what_is_there<S: Store>(store: Arc<S>) {
     .await;
 }
 
-/// Somebody who watches: what they have folded, and where that stands.
+/// A subscriber: its folded view, and its cursor.
 #[derive(Default)]
 struct Watcher {
     view: View,

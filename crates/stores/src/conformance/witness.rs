@@ -224,7 +224,7 @@ impl<S: Store> Witness<S> {
     }
 }
 
-/// The same messages for whoever need not have their bytes.
+/// The messages without their bytes.
 pub fn without_bytes(messages: &[Arc<Message>]) -> Vec<Arc<Message>> {
     messages.iter().map(Message::without_bytes).collect()
 }

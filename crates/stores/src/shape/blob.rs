@@ -94,14 +94,14 @@ impl<'de> Deserialize<'de> for BlobId {
 pub(super) struct Blobs(pub(super) Vec<(BlobId, Arc<[u8]>)>);
 
 impl Blobs {
-    /// Takes some bytes and names them. Those that are not at hand have no name, and nobody can store them.
+    /// Takes bytes and returns their name. Bytes that were not read have no name and cannot be stored.
     pub(super) fn put(&mut self, blob: &Blob) -> Option<BlobId> {
         blob.here().map(|bytes| self.name(bytes))
     }
 
     fn name(&mut self, bytes: &Arc<[u8]>) -> BlobId {
         if let Some((id, _)) = self.0.iter().find(|(_, known)| Arc::ptr_eq(known, bytes)) {
-            return *id; // The same file in one text: hashed once.
+            return *id; // A file that occurs twice in one text is hashed once.
         }
         let id = BlobId::of(bytes);
         if self.0.iter().all(|(known, _)| *known != id) {

@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 use super::rows::{self, Rows};
 use super::{BadShape, Stored, VERSION, envelope};
 
-/// Whose an append is, and where it begins.
+/// Chat and step of an append, and its first delta.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Head {
     /// The chat, by its short number.
@@ -79,7 +79,7 @@ impl Bundle {
 /// An append in a bundle.
 #[derive(Debug)]
 pub struct Entry<'a> {
-    /// Whose.
+    /// The chat's number.
     pub head: Head,
     /// When its first delta came.
     pub at: Timestamp,
@@ -105,7 +105,7 @@ pub fn parse(text: &str) -> Result<Vec<Entry<'_>>, BadShape> {
     Ok(entries)
 }
 
-/// Whose appends a damaged bundle has, as far as it can still be read.
+/// Heads of the appends of a damaged bundle, as far as they can still be read.
 #[must_use]
 pub fn heads_of_damaged(text: &str) -> Vec<Head> {
     let entries = envelope::read_damaged::<Entries<'_>>(text);

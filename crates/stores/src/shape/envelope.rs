@@ -30,7 +30,7 @@ struct Peek {
     v: u64,
 }
 
-/// Writes a mirror, whose bytes have been put into `blobs`.
+/// Writes a mirror. Its bytes are in `blobs`.
 pub(super) fn write<S: Serialize>(is: S, Blobs(blobs): Blobs) -> Written {
     let mut json = serde_json::to_vec(&Envelope { v: VERSION, is }).expect("keys are texts, and numbers are finite");
     json.pop(); // The last brace, which comes after the checksum.

@@ -259,7 +259,7 @@ impl<'a> File<'a> {
         Self { name: name.into(), media_type: media_type.into(), bytes, meta: Cow::Borrowed(meta) }
     }
 
-    /// A file whose bytes are gone is still a file.
+    /// A file without its bytes is still a file.
     pub(super) fn build(self, bytes: &Bytes) -> message::File {
         let Self { name, media_type, bytes: id, meta } = self;
         let bytes = id.and_then(|id| bytes.get(&id).cloned());

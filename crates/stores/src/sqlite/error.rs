@@ -10,7 +10,7 @@ use crate::store::{StoreError, SubmitError, WriteError};
 #[derive(Debug)]
 pub(crate) enum TxError<E> {
     /// It is refused, and has written nothing.
-    No(E),
+    Refused(E),
     /// The database failed, perhaps in the middle.
     Failed(Error),
 }
@@ -23,44 +23,44 @@ impl<E> From<Error> for TxError<E> {
 
 impl<E: From<StoreError>> From<StoreError> for TxError<E> {
     fn from(error: StoreError) -> Self {
-        Self::No(error.into())
+        Self::Refused(error.into())
     }
 }
 
 impl<E: From<StoreError>> From<BadShape> for TxError<E> {
     fn from(bad: BadShape) -> Self {
-        Self::No(StoreError::from(bad).into())
+        Self::Refused(StoreError::from(bad).into())
     }
 }
 
 impl From<WriteError> for TxError<WriteError> {
     fn from(error: WriteError) -> Self {
-        Self::No(error)
+        Self::Refused(error)
     }
 }
 
 impl From<SubmitError> for TxError<SubmitError> {
     fn from(error: SubmitError) -> Self {
-        Self::No(error)
+        Self::Refused(error)
     }
 }
 
 impl From<MakeError> for TxError<MakeError> {
     fn from(error: MakeError) -> Self {
-        Self::No(error)
+        Self::Refused(error)
     }
 }
 
 impl From<TxError<Self>> for StoreError {
     fn from(halt: TxError<Self>) -> Self {
         match halt {
-            TxError::No(error) => error,
+            TxError::Refused(error) => error,
             TxError::Failed(error) => store_error(&error),
         }
     }
 }
 
-/// Whether the connection must be made anew before it is used again. After a failed sync nobody knows what reached the
+/// Whether the connection must be reopened before it is used again. After a failed sync it is unknown what reached the
 /// disk, so nothing that is held in memory is trusted either.
 pub(crate) fn is_lost(error: &Error) -> bool {
     use ErrorCode::{CannotOpen, DatabaseCorrupt, NotADatabase, ReadOnly, SystemIoFailure};

@@ -31,7 +31,7 @@ everturn_stores::conformance! {
 }
 
 everturn_stores::conformance! {
-    /// The same if every delta is filed at once.
+    /// With every delta filed at once.
     #[test]
     fn conforms_when_all_is_filed() -> Postgres {
         let options = PostgresOptions { file_len_min: 1, ..PostgresOptions::default() };

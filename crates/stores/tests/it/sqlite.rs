@@ -22,7 +22,7 @@ fn open(dir: impl AsRef<Path>) -> Arc<Sqlite> {
     Arc::new(Sqlite::open(dir.as_ref(), &SqliteOptions::default()).expect("the directory can be used"))
 }
 
-/// Damages half of a database that nobody has open. The log goes first: what it holds would stand for what is damaged.
+/// Damages half of a closed database. The log is removed first: its pages would replace the damaged ones.
 fn damage(dir: impl AsRef<Path>) {
     let file = dir.as_ref().join("everturn.db");
     let database = Connection::open(&file).expect("it is whole");
@@ -59,7 +59,7 @@ everturn_stores::conformance! {
 }
 
 everturn_stores::conformance! {
-    /// CS05, CS24: and nobody can tell that it was closed and opened again in between.
+    /// CS05, CS24: closing and opening the store in between makes no difference.
     #[test]
     fn opened_again() -> Layered<Reopened> {
         Reopened::store(101)

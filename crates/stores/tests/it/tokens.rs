@@ -34,7 +34,7 @@ async fn tokens_are_kept_by_their_hash(tokens: &dyn Tokens) {
     assert_eq!(tokens.list().await.unwrap().len(), 2);
 }
 
-/// I2: the first request under a name is the one that is kept, for a week, by whoever asked.
+/// I2: the first request under a key of an owner is the one that is stored, for a week.
 async fn requests_are_kept_for_a_while(tokens: &dyn Tokens) {
     let asked = |owner: &str, key: &str, what: u8, at: i64| IdempotencyRecord {
         owner: owner.into(),

@@ -23,7 +23,7 @@ use crate::tables::{self, CommitRows};
 /// How many rows count what an owner used on a day.
 const USED_SHARDS: u8 = 16;
 
-/// What a commit writes, made before anything is.
+/// Everything that a commit writes, prepared before the transaction.
 struct PreparedCommit {
     fence: i64,
     worker: i64,
@@ -38,7 +38,7 @@ struct PreparedCommit {
     closes_step: bool,
 }
 
-/// A line of the ledger, with nothing borrowed.
+/// An owned entry of the call log.
 enum Line {
     Started { step: i64, ordinal: i32, tool: Vec<u8>, effect: &'static str, at: i64 },
     Ended { step: i64, ordinal: i32, verdict: &'static str, at: i64 },
@@ -86,7 +86,7 @@ impl PreparedCommit {
 /// How a try ended.
 enum Tried {
     Done,
-    /// The chat is not as it was thought to be.
+    /// The chat has another version than expected.
     Differs,
 }
 
@@ -113,7 +113,7 @@ impl Inner {
         let commit = PreparedCommit::new(&before, &facts, right.fence, worker);
         let written = self.write(&cache, right, &commit).await;
         if matches!(written, Err(WriteError::Store(_))) {
-            cache.clear(right.fence); // It may still happen. UncertainAcquire the chat anew waits for that, or prevents it.
+            cache.clear(right.fence); // It may still be applied. Acquiring the chat again waits for that, or prevents it.
         }
         written
     }
@@ -134,7 +134,7 @@ impl Inner {
             if let Some(fault) = fault {
                 retry.wait(fault).await?;
             }
-            // Under our fence nobody else commits: one more commit than before is this one, whose answer was lost.
+            // No other process commits under our fence: one more commit than before is this one, with its answer lost.
             match self.version_under(right, commit.worker).await {
                 Ok(Some(version)) if version == commit.columns.version => break,
                 Ok(Some(version)) if version == commit.before => {}

@@ -1,7 +1,7 @@
-//! Chats are made: empty, or with what was said in another.
+//! Creating chats: empty, or as a fork of another one.
 //!
-//! What a fork takes over is found out in a transaction that only reads. Messages never change, so all that is left to
-//! see under the other chat's lock is that none of them was taken back in between; then rows are copied where they are.
+//! What a fork copies is determined in a read-only transaction. Messages never change, so under the lock of the source
+//! chat it only has to be checked that none of them was rewound in between; then rows are copied in the database.
 
 use std::collections::BTreeSet;
 
@@ -23,13 +23,13 @@ use crate::tables::Fetch;
 /// How many messages are looked at together.
 const PAGE_LEN: i64 = 500;
 
-/// What a fork takes over.
+/// What a fork copies.
 struct ForkSource {
-    /// The other chat's newest commit when it was looked at.
+    /// Version of the source chat when it was read.
     version: i64,
-    /// The newest command that chat had obeyed then.
+    /// Newest command the source chat had applied then.
     obeyed: InboxSeq,
-    /// The step that comes next.
+    /// First step of the fork.
     step: StepId,
     blobs: BTreeSet<BlobId>,
 }
@@ -38,7 +38,7 @@ struct ForkSource {
 enum Tried {
     Created(ChatId),
     Refused(MakeError),
-    /// The other chat has changed since it was looked at.
+    /// The source chat has changed since it was read.
     SourceChanged,
 }
 
@@ -89,8 +89,8 @@ impl Inner {
         }
         let inserted = insert(&conn, &ChatColumns::from(&chat), new).await?;
         if inserted == 0 {
-            conn.rollback().await?; // Somebody was first, or this is the same again, whose answer was lost.
-            drop(conn); // Or a crowd could take every connection and wait for one more.
+            conn.rollback().await?; // The key exists: of another request, or of this one after a lost answer.
+            drop(conn); // Many callers could otherwise hold all connections and wait for one more.
             let unkeyed = Tried::Created(new.id);
             return Ok(self.earlier_creation(new).await?.unwrap_or(unkeyed));
         }
@@ -101,7 +101,7 @@ impl Inner {
         Ok(Tried::Created(new.id))
     }
 
-    /// What was made under the same key.
+    /// Result of an earlier request with the same key.
     async fn earlier_creation(&self, new: &NewChat) -> Result<Option<Tried>, DbFault> {
         let Some(key) = &new.key else { return Ok(None) };
         let sql = "
@@ -114,7 +114,7 @@ impl Inner {
         Ok(Some(if is_same { Tried::Created(id_of(row.get("id"))?) } else { Tried::Refused(MakeError::Conflict) }))
     }
 
-    /// What a fork would take over now.
+    /// What a fork would copy now.
     async fn source(&self, Fork { chat, at }: Fork) -> Result<Result<ForkSource, MakeError>, DbFault> {
         let (id, end) = (id_bytes(chat), big(at.0));
         let params: [Param<'_>; 2] = [(&&id[..], Type::BYTEA), (&end, Type::INT8)];
@@ -163,7 +163,7 @@ async fn blobs(conn: &Conn, chat: ChatId, end: i64) -> Result<BTreeSet<BlobId>, 
     Ok(blobs)
 }
 
-/// Whether the messages that were looked at are still there. The other chat stays so until this is over.
+/// Whether the messages are unchanged. The source chat stays locked until the transaction ends.
 async fn is_as_seen(conn: &Conn, Fork { chat, at }: Fork, source: &ForkSource) -> Result<bool, DbFault> {
     let (id, end) = (id_bytes(chat), big(at.0));
     let there = "SELECT 1 FROM chats WHERE id = $1 FOR SHARE";
@@ -200,7 +200,7 @@ async fn insert(conn: &Conn, columns: &ChatColumns, new: &NewChat) -> Result<u64
     conn.execute(sql, &params).await
 }
 
-/// Copies what was said, and what it refers to.
+/// Copies messages, their search words and their bytes.
 async fn copy(conn: &Conn, to: ChatId, Fork { chat, at }: Fork, source: &ForkSource) -> Result<(), DbFault> {
     let (to, from, end) = (id_bytes(to), id_bytes(chat), big(at.0));
     let params: [Param<'_>; 3] = [(&&to[..], Type::BYTEA), (&&from[..], Type::BYTEA), (&end, Type::INT8)];

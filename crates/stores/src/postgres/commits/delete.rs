@@ -14,7 +14,7 @@ use crate::postgres::notify::channel::Urgency;
 use crate::store::{Hint, Lease, StoreError, WriteError};
 
 impl Inner {
-    /// Deletes a chat that is ours: nobody else journals for it, and of ours nothing is on its way any more.
+    /// Deletes a held chat. No other process journals for it, and no append of this one is in flight.
     pub(crate) async fn delete(self: Arc<Self>, _turn: ChatLock, lease: Lease) -> Result<(), WriteError> {
         let (chat, right) = (lease.chat(), lease.append_right());
         let cache = self.caches.at(chat);
@@ -31,7 +31,7 @@ impl Inner {
         loop {
             match self.try_delete(&lease, worker).await {
                 Ok(true) => break,
-                // Nobody else could: it was us, and the answer was lost.
+                // Only this process could delete it: its answer was lost.
                 Ok(false) => match self.refusal(chat).await {
                     WriteError::Store(StoreError::NoSuchChat) if is_again => break,
                     error => return Err(error),
@@ -40,7 +40,7 @@ impl Inner {
             }
             is_again = true;
         }
-        self.tell(Hint::News(chat), Urgency::Now); // Whoever watches it looks, and finds that it is gone.
+        self.tell(Hint::News(chat), Urgency::Now); // Subscribers read, and find that it is deleted.
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! Connections, and what is done over them.
+//! Connection pools and transactions.
 //!
 //! Everything is said so that a pooler may hand each transaction to another server process: statements have no name,
 //! settings last for one transaction, and nothing is kept in a session.
@@ -30,7 +30,7 @@ pub(crate) enum TxMode {
     WriteLater,
 }
 
-/// Some connections.
+/// A pool of connections.
 pub(crate) struct ConnectionPool {
     pool: Pool,
     answer_max: Duration,
@@ -110,7 +110,7 @@ impl Conn {
             TxMode::Write => ("ISOLATION LEVEL READ COMMITTED READ WRITE", "on"),
             TxMode::WriteLater => ("ISOLATION LEVEL READ COMMITTED READ WRITE", "off"),
         };
-        // Who stands still in the middle of a transaction does not keep its locks for longer than a statement may take.
+        // A process that is stopped in the middle of a transaction keeps its locks no longer than a statement may take.
         let begin = format!(
             "BEGIN {level}; SET LOCAL statement_timeout = {ms}; SET LOCAL idle_in_transaction_session_timeout = {ms}; \
              SET LOCAL synchronous_commit = {durable}"

@@ -1,4 +1,4 @@
-//! What can go wrong with a database, and how long it is tried again.
+//! Errors of the database, and retries.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use crate::entropy;
 use crate::shape::BadShape;
 use crate::store::StoreError;
 
-/// Why something was not done.
+/// Error of a database operation.
 #[derive(Debug)]
 pub(crate) enum DbFault {
-    /// It may well work the next time. Whether it was done is open if it was on its way.
+    /// Temporary: a retry may work. Whether a write in flight was applied is unknown.
     Passing(String),
-    /// It will not work until somebody does something.
+    /// Retrying does not help: an operator has to act.
     Lasting(StoreError),
 }
 
@@ -51,7 +51,7 @@ impl DbFault {
         if *code == SqlState::QUERY_CANCELED {
             return unavailable(format!("the database took too long: look for what keeps it busy ({what})"));
         }
-        // The second is what a standby says to whoever wants to write: another server may be the primary in a moment.
+        // The second is the error of a standby for writes: another server may be the primary in a moment.
         if [SqlState::READ_ONLY_SQL_TRANSACTION, SqlState::FEATURE_NOT_SUPPORTED].contains(code) {
             return Self::Passing(format!("the database only reads: connect to the primary ({what})"));
         }
@@ -82,7 +82,7 @@ fn with_sources(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// How long something is tried.
+/// Retries an operation with growing pauses until a deadline.
 pub(crate) struct Retry {
     until: Instant,
     pause: Duration,
@@ -115,8 +115,8 @@ impl Retry {
             DbFault::Lasting(error) => Err(error),
             DbFault::Passing(why) if Instant::now() + self.pause > self.until => Err(StoreError::Unavailable(why)),
             DbFault::Passing(why) => {
-                tracing::debug!(why, "the database is asked again");
-                // Whoever was turned away at the same moment does not come back at the same moment.
+                tracing::debug!(why, "database operation failed; retrying");
+                // Random, so that callers that failed at the same moment do not retry at the same moment.
                 let chance = 0.5 + (entropy::number() % 1_000) as f64 / 1_000.0;
                 tokio::time::sleep(self.pause.mul_f64(chance)).await;
                 self.pause = (self.pause * 2).min(PAUSE_MAX);
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_may_pass_is_told_from_what_lasts() {
+    fn temporary_faults_are_told_from_lasting_ones() {
         for (code, passes) in [
             ("40001", true), // Two wanted the same, and the other was first.
             ("40P01", true), // A deadlock.

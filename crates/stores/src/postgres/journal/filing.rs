@@ -1,8 +1,8 @@
-//! What is done behind the journal, while nobody waits: filing, and forgetting drafts of steps that are over.
+//! Work in the background of the journal: filing, and deleting drafts of steps that are over.
 //!
-//! What was journalled lies in `tail` as it came, many chats to a row. Filing puts it into `drafts`, where each chat has rows
-//! of its own, a few larger ones; what belongs to a step that is over is left out. Late or never does little harm: whoever
-//! reads looks in both places.
+//! Journalled rows are in `tail` as they came, many chats per row. Filing moves them into `drafts`, where each chat has a
+//! few larger rows of its own; rows of steps that are over are left out. Filing late, or never, does little harm: reads
+//! look in both places.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -22,13 +22,13 @@ use crate::postgres::connection::retry::DbFault;
 use crate::shape::{BadShape, bundle, rows};
 use crate::store::StoreError;
 
-/// How many filing_jobs wait at most. Steps that find no room go with the chat's next.
+/// Queued jobs at most. A step that finds no room is cleaned up with the next one of its chat.
 pub(crate) const QUEUE_LEN_MAX: usize = 4096;
-/// How much text a row has, but for one that is longer by itself: as much as fits without a detour through TOAST.
+/// Text of a row, unless one append is longer: as much as fits without TOAST.
 pub(crate) const ROW_BYTES_MAX: usize = 1_500;
-/// Among how many chats the appends that are filed together may be shared without there being more of them.
+/// Chats per filing before more appends are collected.
 const FILE_CHATS_MAX: usize = 32;
-/// How many bytes an append has at most, on the whole, before fewer are filed together: whoever reads reads all of them.
+/// Average bytes per append above which fewer are filed together, because every read of the tail reads all of them.
 const APPEND_BYTES_MAX: usize = 256;
 
 /// A number that no delta ever has.
@@ -41,7 +41,7 @@ pub(crate) enum FilingJob {
     File(i64, Option<oneshot::Sender<Result<(), StoreError>>>),
 }
 
-/// What one worker has journalled since it was filed, about.
+/// Approximate amount of rows that a worker journalled since the last filing.
 #[derive(Default)]
 pub(crate) struct UnfiledCount {
     len: usize,
@@ -57,7 +57,7 @@ impl UnfiledCount {
         self.chats.insert(no);
     }
 
-    /// Whether it is enough, where `len_min` is enough for a few chats. Each chat gets a row of its own, so many need more.
+    /// Whether filing is worth it; `len_min` is the threshold for a few chats. Each chat gets a row of its own, so many chats need more.
     pub(crate) fn is_due(&self, len_min: usize) -> bool {
         let len_min = len_min.max(self.chats.len() * len_min / FILE_CHATS_MAX);
         self.len >= len_min || self.bytes >= len_min * APPEND_BYTES_MAX
@@ -73,7 +73,7 @@ impl Inner {
     }
 }
 
-/// Does filing_jobs for ever.
+/// Runs filing jobs.
 pub(crate) async fn run(inner: Arc<Inner>, mut filing_jobs: mpsc::Receiver<FilingJob>) {
     if let Err(fault) = file_left_behind(&inner.reads.pool).await {
         tracing::debug!(?fault, "what others have left behind stays for now");
@@ -93,7 +93,7 @@ pub(crate) async fn run(inner: Arc<Inner>, mut filing_jobs: mpsc::Receiver<Filin
                 tracing::debug!(%error, "what was journalled stays where it is for now");
             }
             for done in waiting {
-                let _ = done.send(filed.clone()); // Whoever waited may be gone.
+                let _ = done.send(filed.clone()); // The caller may have dropped its future.
             }
         }
         // Afterwards: what was filed of a step that ended meanwhile goes too.
@@ -223,7 +223,7 @@ impl Drafts {
         Ok(())
     }
 
-    /// A row that says that deltas of this step are damaged, for whoever reads it: behind all others, with a checksum that
+    /// A row that marks deltas of this step as damaged for readers: behind all others, with a checksum that
     /// does not match.
     fn damaged(&mut self, no: i64, step: StepId) {
         self.numbers.push(no);
@@ -247,7 +247,7 @@ impl Drafts {
     }
 }
 
-/// What the worker who holds a chat has in the tail of a step of it, in order. To be read in one moment with `drafts`.
+/// Rows of a step in the tail of the worker that holds the chat, in order. To be read in one snapshot with `drafts`.
 pub(crate) async fn unfiled(conn: &Conn, worker: Option<i64>, no: i64) -> Result<Vec<Row>, DbFault> {
     let sql = "
         SELECT body FROM tail WHERE worker = $1 AND $2 = ANY (nos)

@@ -1,6 +1,6 @@
 //! Seeing to it that a draft is on the database's disk a moment after it was stored.
 //!
-//! The journal does not wait for that disk, or everybody who streams would. By itself the database syncs such commits within
+//! The journal does not wait for the disk, because every stream would. By itself the database syncs such commits within
 //! three times its `wal_writer_delay`: more than half a second, and not ours to set. So as long as there are any, something
 //! is committed ten times a second that does wait: whatever was written before it is on the disk with it.
 

@@ -1,11 +1,10 @@
 //! The journal: one writer for the drafts of all chats.
 //!
-//! It takes what has come while the last batch was written, and stores it in bundles with one statement. That counts the
-//! batch in this process's row of `workers`, and stores nothing if the row is gone or the count is not as it was left.
-//! Whoever takes chats over from this process removes the row first, so one lock keeps all of its chats ours for the
-//! length of a batch; and the count tells whether a batch happened whose answer was lost, and whether a database that
-//! crashed has forgotten one.
-
+//! It takes the appends that arrived while the last batch was written, and stores them in bundles with one statement. The
+//! statement counts the batch in this process's row of `workers`, and stores nothing if the row is gone or the count is
+//! not the expected one. A process that takes over chats removes the row first, so one row lock protects all chats for
+//! the length of a batch. The count also shows whether a batch with a lost answer was stored, and whether a database
+//! that crashed has lost one.
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::pin::pin;
@@ -31,9 +30,9 @@ use crate::shape::rows::Piece;
 use crate::store::{AppendRight, Hint, StoreError, WriteError};
 use crate::tables::Durability;
 
-/// How many appends wait at most before those who append do.
+/// Queued appends before callers wait.
 pub(crate) const QUEUE_LEN_MAX: usize = 4096;
-/// How many appends go into one batch at most.
+/// Appends per batch at most.
 const BATCH_LEN_MAX: usize = 2048;
 
 pub(crate) enum Job {
@@ -55,11 +54,11 @@ struct Entry {
     rows: Vec<JournalRow>,
     piece: Piece,
     ack: Ack,
-    /// Those who brought more rows.
+    /// Acknowledgements of further appends in this entry.
     others: Vec<Ack>,
 }
 
-/// Writes for ever.
+/// Runs the journal writer.
 pub(crate) async fn run(inner: Arc<Inner>, mut jobs: mpsc::Receiver<Job>) {
     let unfiled = UnfiledCount::default();
     let mut writer = Writer { inner, worker: 0, journalled: 0, is_in_doubt: false, unsettled: None, unfiled };
@@ -85,26 +84,26 @@ pub(crate) async fn run(inner: Arc<Inner>, mut jobs: mpsc::Receiver<Job>) {
         writer.store(batch).await;
         for passed in barriers {
             writer.settle();
-            let _ = passed.send(writer.worker().await.map(drop)); // Whoever waited may be gone.
+            let _ = passed.send(writer.worker().await.map(drop)); // The caller may have dropped its future.
         }
     }
 }
 
 struct Writer {
     inner: Arc<Inner>,
-    /// As whom, and how many batches the database has counted.
+    /// Number of this worker, and how many batches the database has counted.
     worker: i64,
     journalled: i64,
     /// Whether the newest batch may still happen.
     is_in_doubt: bool,
-    /// The newest batch and what came of it. Those who wait are told while the database has the next.
+    /// The newest batch and its result. Callers are answered while the database writes the next one.
     unsettled: Option<(Batch, Result<(), WriteError>)>,
     unfiled: UnfiledCount,
 }
 
 #[derive(Default)]
 struct Batch {
-    /// As whom the chats are held.
+    /// The worker that holds the chats.
     worker: Option<i64>,
     entries: Vec<Entry>,
     places: HashMap<ChatId, usize>,
@@ -145,11 +144,11 @@ impl Batch {
 }
 
 impl Writer {
-    /// Stores a batch. Until it is settled, nobody knows.
+    /// Stores a batch. Its callers are answered when it is settled.
     async fn store(&mut self, mut batch: Batch) {
         for (chat, ack) in batch.unheld.drain(..) {
             let inner = self.inner.clone();
-            tokio::spawn(async move { ack.tell(Err(inner.refusal(chat).await)) }); // Nobody else waits for the answer.
+            tokio::spawn(async move { ack.tell(Err(inner.refusal(chat).await)) }); // Not in the way of other appends.
         }
         batch.empty.drain(..).for_each(|ack| ack.tell(Ok(())));
         if batch.entries.is_empty() {
@@ -188,19 +187,19 @@ impl Writer {
         }
     }
 
-    /// Tells those who wait what came of the newest batch.
+    /// Answers the callers of the newest batch.
     fn settle(&mut self) {
         settle(&self.inner, self.unsettled.take());
     }
 
-    /// The same, if rows of `chat` are in it: where its journal ends is known afterwards.
+    /// Settles the newest batch if it has rows of `chat`, so that the end of its journal is known.
     fn settle_before(&mut self, chat: ChatId) {
         if self.unsettled.as_ref().is_some_and(|(batch, _)| batch.places.contains_key(&chat)) {
             self.settle();
         }
     }
 
-    /// As whom to write, if anybody believes that this process is alive. Nothing of before can happen afterwards.
+    /// The worker to write as, if its lease is valid. After this returns, no earlier batch can still be stored.
     async fn worker(&mut self) -> Result<Option<i64>, StoreError> {
         let Some(worker) = self.inner.state().current() else { return Ok(None) };
         if worker != self.worker {
@@ -232,9 +231,9 @@ impl Writer {
             };
             match tried {
                 Ok(Some(counted)) if counted == self.journalled + 1 => break,
-                Ok(Some(counted)) if counted == self.journalled => {} // The try before had not got through.
+                Ok(Some(counted)) if counted == self.journalled => {} // The attempt before was not stored.
                 Ok(Some(_)) => {
-                    tracing::warn!("the database has lost some of its newest rows: uncertain up all chats again");
+                    tracing::warn!("database lost its newest rows (crash or failover): reloading all chats");
                     self.inner.caches.clear();
                     return Ok(Stored::No);
                 }
@@ -269,7 +268,7 @@ fn settle(inner: &Inner, unsettled: Option<(Batch, Result<(), WriteError>)>) {
 }
 
 impl Entry {
-    /// Answers those who wait. Unless the rows are stored, the chat must be taken anew: they may still be.
+    /// Answers the callers. Unless the rows are stored, the chat must be acquired again, because they still may be.
     fn settle(self, answer: &Result<(), WriteError>) {
         if answer.is_ok() {
             if let Some(held) = self.cache.held().as_mut().filter(|held| held.fence == self.right.fence) {
@@ -302,7 +301,7 @@ async fn try_insert(inner: &Inner, worker: i64, journalled: i64, entries: &[Entr
     } else {
         let (_, stored) = tokio::try_join!(begin, insert)?;
         if stored > 0 {
-            put_bytes(&conn, &blobs).await?; // Not before: whoever has lost its chats stores none of them.
+            put_bytes(&conn, &blobs).await?; // Not before: a worker that lost its chats stores no bytes.
         }
         conn.commit().await?;
         stored

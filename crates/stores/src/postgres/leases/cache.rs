@@ -1,7 +1,7 @@
-//! What this process knows of the chats it holds.
+//! Cache of the chats that this process holds.
 //!
-//! While a lease is ours nobody else changes the chat, so what was read or written last is what is there. That spares a
-//! read before every write, and lets those who watch here have new rows without asking the database.
+//! While this process holds the lease, no other changes the chat, so the last value read or written is current. That saves
+//! a read before every write, and gives subscribers of this process new rows without a query.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,39 +13,39 @@ use everturn_core::view::{Cursor, JournalRow};
 use crate::newest_rows::NewestRows;
 use crate::store::{AppendRight, News};
 
-/// From how many caches on those that nobody uses are cleared away.
+/// Number of caches from which on unused ones are removed.
 const CACHES_LEN_MIN: usize = 1024;
 
-/// One for each chat that something is done with.
+/// One cache per chat in use.
 #[derive(Default)]
 pub(crate) struct ChatCaches {
     caches: Mutex<(HashMap<ChatId, Arc<ChatCache>>, usize)>,
 }
 
-/// Where one chat is worked on.
+/// Cache of one chat.
 #[derive(Default)]
 pub(crate) struct ChatCache {
-    /// Writes to one chat take turns here, so that they wait for each other without keeping a connection each.
+    /// Serializes writes to one chat, so that they wait without a connection each.
     pub(crate) turn: Arc<tokio::sync::Mutex<()>>,
     held: Mutex<Option<HeldChat>>,
     uncertain: Mutex<Option<UncertainAcquire>>,
 }
 
-/// Tries to take a chat of which nobody knows whether they did: what was taken by them was given to nobody.
+/// Lease acquisitions with unknown outcome. A lease granted by one of them was never handed to a driver.
 #[derive(Clone, Copy)]
 pub(crate) struct UncertainAcquire {
     pub(crate) worker: i64,
-    /// The fence of the newest lease that somebody was given.
+    /// Fence of the newest lease that a driver got.
     pub(crate) before: Fence,
 }
 
-/// A chat that is ours.
+/// A held chat.
 pub(crate) struct HeldChat {
     pub(crate) fence: Fence,
     pub(crate) worker: i64,
     pub(crate) version: Version,
     pub(crate) step: StepId,
-    /// The chat's short name.
+    /// The chat's number.
     pub(crate) no: i64,
     /// Where the journal of the open step ends.
     pub(crate) end: Seq,
@@ -66,7 +66,7 @@ impl ChatCaches {
         caches.entry(chat).or_default().clone()
     }
 
-    /// Nothing is known of any chat any more.
+    /// Drops the held state of all chats.
     pub(crate) fn clear(&self) {
         let guard = self.caches.lock().unwrap_or_else(PoisonError::into_inner);
         guard.0.values().for_each(|cache| *cache.held() = None);
@@ -82,17 +82,17 @@ impl ChatCache {
         self.uncertain.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether `right` is the newest that was given here, by the worker this process is now.
+    /// Whether `right` belongs to the newest lease, granted to the current worker of this process.
     pub(crate) fn is_open_to(&self, right: AppendRight, worker: Option<i64>) -> bool {
         self.held().as_ref().is_some_and(|held| held.fence == right.fence && Some(held.worker) == worker)
     }
 
-    /// Nothing is known any more, and nothing can be written before the chat was taken again.
+    /// Drops the held state: nothing can be written before the chat is acquired again.
     pub(crate) fn clear(&self, fence: Fence) {
         self.held().take_if(|held| held.fence == fence);
     }
 
-    /// News of the draft alone, if all of it is here; nothing if the database has to be asked.
+    /// News of the draft, if memory has all of it; the outer `None` if the database has to be read.
     pub(crate) fn since(&self, seen: Cursor, worker: Option<i64>) -> Option<Option<News>> {
         let guard = self.held();
         let held = guard.as_ref().filter(|held| Some(held.worker) == worker)?;
@@ -102,14 +102,14 @@ impl ChatCache {
 }
 
 impl HeldChat {
-    /// Notes rows that are stored now.
+    /// Adds rows that were stored.
     pub(crate) fn appended(&mut self, rows: Vec<JournalRow>) {
         let Some(first) = rows.first().filter(|row| row.step == self.step) else { return };
         self.end = Seq(first.seq.0 + rows.len() as u64 - 1);
         self.newest.push(rows.into());
     }
 
-    /// Notes a commit.
+    /// Applies a commit.
     pub(crate) fn committed(&mut self, chat: Arc<Chat>) {
         self.version = chat.version;
         if chat.step != self.step {
@@ -117,6 +117,6 @@ impl HeldChat {
             self.end = Seq(0);
             self.newest = NewestRows::default();
         }
-        self.chat = chat.is_busy().then_some(chat); // One at rest may rest for long.
+        self.chat = chat.is_busy().then_some(chat); // A chat at rest may rest for long.
     }
 }

@@ -1,4 +1,4 @@
-//! UncertainAcquire chats and giving them back.
+//! Acquiring and releasing leases.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,9 +18,8 @@ use crate::postgres::leases::cache::{ChatCache, HeldChat, UncertainAcquire};
 use crate::postgres::notify::channel::Urgency;
 use crate::store::{Hint, Lease, StoreError, Unsettled, WriteError};
 
-/// A worker whose row is too old is dead: nothing that is held under its number is held any more, and nothing that it
-/// still has under way can happen afterwards. `$3` adds some chance to how long it is believed, so that those who take
-/// over do not all come at once.
+/// A worker with a row that is too old is dead: its leases are void, and nothing that it still has in flight can be stored
+/// after this. `$3` is the lease tolerance: random per process, so that processes do not take over all at once.
 const EXPIRE_WORKER: &str = "
     DELETE FROM workers USING chats
     WHERE chats.id = $1 AND workers.id = chats.worker AND workers.id <> $2
@@ -45,8 +44,8 @@ const UNSETTLED: &str = "
 impl Inner {
     pub(crate) async fn acquire(self: Arc<Self>, _turn: ChatLock, chat: ChatId) -> Result<Lease, WriteError> {
         let cache = self.caches.at(chat);
-        *cache.held() = None; // Rows under the lease before are refused from here on…
-        self.flush().await?; // …and none is on its way any more when the fence is raised.
+        *cache.held() = None; // Rows under the earlier lease are refused from here on…
+        self.flush().await?; // …and none is in flight when the fence is raised.
         failpoint!("postgres-acquire");
         let acquire = || async {
             let Some(worker) = self.state().current() else {
@@ -63,7 +62,7 @@ impl Inner {
         Ok(lease)
     }
 
-    /// Takes the chat, and says which fence the newest lease has that somebody was given before.
+    /// Takes the chat, and returns the fence of the newest lease that a driver got before.
     async fn try_acquire(
         &self,
         cache: &ChatCache,
@@ -92,7 +91,7 @@ impl Inner {
             return Ok(Err(WriteError::Fenced));
         };
         let found = Fence(count(&there, "fence"));
-        let is_ours = |uncertain: &UncertainAcquire| Some(uncertain.worker) == before && uncertain.before < found; // Its answer was lost.
+        let is_ours = |uncertain: &UncertainAcquire| Some(uncertain.worker) == before && uncertain.before < found; // Our acquisition, with its answer lost.
         let last = cache.uncertain().filter(is_ours).map_or(found, |uncertain| uncertain.before);
         *cache.uncertain() = Some(UncertainAcquire { worker, before: last });
         if let Some(other) = before.filter(|before| *before != worker) {
@@ -122,7 +121,7 @@ impl Inner {
         let Some(held) = cache.held().take_if(|held| held.fence == lease.fence()) else { return Ok(()) };
         self.flush().await?;
         if held.end > Seq(0) {
-            self.file(held.worker).await?; // Whoever goes on does not look for it among what is ours.
+            self.file(held.worker).await?; // So that the next holder does not read the tail of this worker.
         }
         let (id, fence) = (id_bytes(lease.chat()), big(held.fence.0));
         let sql = "

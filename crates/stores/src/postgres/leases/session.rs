@@ -1,9 +1,9 @@
-//! The lock by which the database itself tells that a process is dead.
+//! The advisory lock by which the database shows that a process is dead.
 //!
-//! A killed process cannot say goodbye, but the kernel closes its connections, and the database then ends their sessions
-//! and frees their locks within milliseconds. So each worker holds an advisory lock on the connection it listens on, and its
-//! row names the lock. A free lock is a hint that chats can be taken; what keeps two processes from writing to one chat is
-//! still the fence. A pooler that shares sessions makes such a lock worthless, so it is found out first.
+//! A killed process cannot unregister, but the kernel closes its connections, and the database then ends their sessions and
+//! frees their locks within milliseconds. Each worker holds an advisory lock on the connection it listens on, and its row
+//! names the lock. A free lock is a hint that chats can be taken; the fence still keeps two processes from writing to one
+//! chat. A pooler that shares sessions makes such a lock worthless, so that is tested first.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -54,7 +54,7 @@ pub(crate) fn take(lock: i64) -> String {
     format!("SELECT pg_advisory_lock({lock})")
 }
 
-/// Workers whose session has ended.
+/// Workers with an ended session.
 pub(crate) async fn disconnected(client: &Client) -> Result<Vec<WorkerLock>, DbFault> {
     let sql = "
         SELECT id, session_lock FROM workers
@@ -63,7 +63,7 @@ pub(crate) async fn disconnected(client: &Client) -> Result<Vec<WorkerLock>, DbF
     Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
 }
 
-/// Removes those of these workers whose session has not come back. How many were removed.
+/// Removes those of these workers that have no session still. Returns how many were removed.
 pub(crate) async fn expire(client: &Client, dead: &[WorkerLock]) -> Result<u64, DbFault> {
     let (ids, locks): (Vec<i64>, Vec<i64>) = dead.iter().copied().unzip();
     let sql = "

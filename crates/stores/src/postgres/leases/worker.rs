@@ -1,12 +1,11 @@
-//! Saying that this process is alive, and noticing when nobody may believe it any more.
+//! The worker row: heartbeats, and noticing when this process's leases are no longer valid.
 //!
-//! Chats are held by workers, one for a process, so staying alive costs one small write every few seconds however many
-//! chats there are. It is made on a thread of its own: a program too busy to run its tasks is not dead. Whether others
-//! take it for dead is decided by the database's clock. So this side counts from before each renewal was asked for, by a
-//! clock of its own, and gives up its chats well before they can be taken.
-//!
-//! A process that was killed need not be waited for: its row goes at once if the database sees that its session has ended
-//! ([`session`]), or when it is started again under the same instance name.
+//! Chats are held by workers, one per process, so a heartbeat costs one small write every few seconds however many chats
+//! there are. It runs on a thread of its own: a program too busy to run its tasks is not dead. Other processes decide by
+//! the database's clock whether a worker is dead. This side counts from before each renewal was sent, by its own clock,
+//! and gives up its chats well before they can be taken.
+//! Other processes need not wait for a killed process: its row is removed at once if the database sees that its session has
+//! ended ([`session`]), or when it is started again under the same instance name.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
@@ -29,18 +28,18 @@ use crate::postgres::setup::address::Address;
 use crate::store::{Hint, StoreError};
 
 const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
-/// How long a drop waits for the unregister.
+/// How long a drop waits for the row to be removed.
 const UNREGISTER_MAX: Duration = Duration::from_secs(2);
 
-/// How often a worker looks for others whose session has ended.
+/// Interval of looking for workers with an ended session.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How long a session has to be gone before its worker is taken for dead. A live process that lost its session withdraws its
-/// lock within milliseconds, over its other connection.
+/// Time between the two looks that must both find a session gone. A live process that lost its session withdraws its lock
+/// within milliseconds, over its other connection.
 const GONE_MIN: Duration = Duration::from_millis(250);
-/// How long a worker is connected before it looks: after a restart of the database all come back at about the same time.
+/// Time from connecting to the first look: after a restart of the database all processes reconnect at about the same time.
 const SETTLED_MIN: Duration = Duration::from_secs(2);
 
-/// What this process knows of its own standing.
+/// What this process knows of its own worker row.
 pub(crate) struct WorkerState {
     standing: Mutex<Standing>,
     /// The advisory lock that a session of this process holds, if one does.
@@ -50,41 +49,41 @@ pub(crate) struct WorkerState {
 }
 
 struct Standing {
-    /// Under which number this process is known. Every comeback has a new one.
+    /// Number of the row. Every registration gets a new one.
     id: Option<i64>,
-    /// Before when the newest renewal was asked for.
+    /// Time at which the newest renewal was sent.
     renewed: Instant,
-    /// Whether it was told that this number is no good any more.
+    /// Whether [`Hint::Lost`] was sent for this number.
     is_lost: bool,
-    /// Why this process could not say that it is alive when it last tried to.
+    /// Error of the last heartbeat, if it failed.
     trouble: Option<StoreError>,
 }
 
 impl WorkerState {
-    /// The number chats are held under, unless others may take this process for dead.
+    /// Number under which chats are held, unless other processes may take them by now.
     pub(crate) fn current(&self) -> Option<i64> {
         let standing = self.standing();
         let is_trusted = !standing.is_lost && clock::now() < standing.renewed + self.trusted();
         standing.id.filter(|_| is_trusted)
     }
 
-    /// Nothing, if this process has a standing and could write when it last did. Asks nobody.
+    /// Fails if the leases are not valid or the last heartbeat failed. Asks no database.
     pub(crate) fn ready(&self) -> Result<(), StoreError> {
         let is_current = self.current().is_some();
         match &self.standing().trouble {
             Some(trouble) => Err(trouble.clone()),
             None if is_current => Ok(()),
-            None => Err(StoreError::Unavailable("the database was not told that this process is alive".into())),
+            None => Err(StoreError::Unavailable("no valid heartbeat: this process cannot reach the database".into())),
         }
     }
 
-    /// For tests: as if the process stood still.
+    /// For tests: suspends heartbeats.
     #[cfg(feature = "conformance")]
     pub(crate) fn pause(&self, is_paused: bool) {
         self.is_paused.store(is_paused, Ordering::Relaxed);
     }
 
-    /// How long a renewal is relied on: less than others believe it.
+    /// How long a renewal counts here: less than for other processes.
     fn trusted(&self) -> Duration {
         self.lasts * 2 / 3
     }
@@ -94,7 +93,7 @@ impl WorkerState {
     }
 }
 
-/// The thread that says so.
+/// The heartbeat thread.
 pub(crate) struct Worker {
     pub(crate) state: Arc<WorkerState>,
     stop: watch::Sender<bool>,
@@ -102,7 +101,7 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Makes this process known, and keeps it so until it is dropped.
+    /// Registers this process, and renews its row until this is dropped.
     pub(crate) async fn start(
         address: Address,
         options: &PostgresOptions,
@@ -133,7 +132,7 @@ impl Worker {
         let runtime = runtime.map_err(|error| StoreError::Unavailable(error.to_string()))?;
         let thread = move || {
             runtime.block_on(pulse.run(known, stopped));
-            let _ = is_done.send(()); // Nobody may be waiting.
+            let _ = is_done.send(()); // The drop may have stopped waiting.
         };
         let spawned = std::thread::Builder::new().name("everturn-worker".into()).spawn(thread);
         spawned.map_err(|error| StoreError::Unavailable(format!("no thread for the heartbeat: {error}")))?;
@@ -149,7 +148,7 @@ impl Drop for Worker {
     fn drop(&mut self) {
         let _ = self.stop.send(true);
         let done = self.done.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let _ = done.recv_timeout(UNREGISTER_MAX); // Else others wait until the lease has lapsed.
+        let _ = done.recv_timeout(UNREGISTER_MAX); // Otherwise other processes wait until the lease has lapsed.
     }
 }
 
@@ -158,7 +157,7 @@ struct Pulse {
     address: Address,
     every: Duration,
     answer_max: Duration,
-    /// How much longer than its word a silent process is believed.
+    /// Factor on another worker's lease before it counts as dead.
     lease_tolerance: f64,
     instance: Option<Vec<u8>>,
     hints: Arc<HintQueue>,
@@ -172,7 +171,7 @@ impl Pulse {
         let beats = async {
             loop {
                 if let Err(fault) = self.session(&mut known).await {
-                    tracing::debug!(?fault, "this process could not say that it is alive");
+                    tracing::debug!(?fault, "heartbeat failed; trying again");
                     self.state.standing().trouble = Some(lasting(fault));
                     self.hints.put(Hint::Late);
                 }
@@ -186,11 +185,14 @@ impl Pulse {
             () = self.watch() => {}
         }
         if let Err(fault) = timeout(UNREGISTER_MAX, self.unregister()).await.unwrap_or(Ok(())) {
-            tracing::debug!(?fault, "this process could not say that it leaves");
+            tracing::debug!(
+                ?fault,
+                "could not remove the worker row: other processes take its chats when the lease lapses"
+            );
         }
     }
 
-    /// Tells when nobody may believe any more that this process is alive.
+    /// Sends [`Hint::Lost`] when the leases are no longer valid.
     async fn watch(&self) {
         loop {
             if self.state.current().is_none() {
@@ -200,11 +202,11 @@ impl Pulse {
         }
     }
 
-    /// Lets go of all chats, once.
+    /// Gives up all chats, once.
     fn lose(&self, why: &str) {
         let mut standing = self.state.standing();
         if !std::mem::replace(&mut standing.is_lost, true) {
-            tracing::warn!("{why}: letting go of all chats");
+            tracing::warn!("lost the database lease, stopping all turns: {why}");
             self.hints.put(Hint::Lost);
         }
     }
@@ -221,7 +223,7 @@ impl Pulse {
         loop {
             let is_to_look = tokio::select! {
                 biased;
-                _ = session_lock.changed() => false, // The row is to say so at once.
+                _ = session_lock.changed() => false, // The row must show the new lock at once.
                 _ = beats.tick() => false,
                 _ = looks.tick() => true,
             };
@@ -238,7 +240,7 @@ impl Pulse {
             self.beat(&client).await?;
             self.state.standing().trouble = None;
             if let Some(known) = known.take() {
-                let _ = known.send(()); // Whoever opens may have given up.
+                let _ = known.send(()); // The caller of `start` may have given up.
             }
         }
     }
@@ -250,7 +252,7 @@ impl Pulse {
         Ok(client)
     }
 
-    /// Renews what others believe, or makes this process known anew.
+    /// Renews the row, or registers again.
     async fn beat(&self, client: &Client) -> Result<(), DbFault> {
         let asked = clock::now();
         let Some(id) = self.state.current() else { return self.register(client).await };
@@ -264,14 +266,14 @@ impl Pulse {
             return self.expire_silent(client, id).await;
         }
         self.lose(if is_known {
-            "the database was slow to hear of this process"
+            "a heartbeat took longer than the lease"
         } else {
-            "this process was taken for dead"
+            "another process removed the worker row"
         });
         self.register(client).await
     }
 
-    /// Gives up processes that were silent for too long, and tells all others that there may be work.
+    /// Removes workers without a heartbeat for too long, and notifies all processes.
     async fn expire_silent(&self, client: &Client, id: i64) -> Result<(), DbFault> {
         let expire = "DELETE FROM workers WHERE id <> $1 AND clock_timestamp() > seen + lasts * $2";
         let params: [Param<'_>; 2] = [(&id, Type::INT8), (&self.lease_tolerance, Type::FLOAT8)];
@@ -281,18 +283,20 @@ impl Pulse {
         }
     }
 
-    /// Gives up processes whose session has ended and was gone at the last look, too. Those it is gone of now are returned.
+    /// Removes workers with a session that has ended and was gone at the last look, too. Returns those gone since.
     async fn expire_disconnected(&self, client: &Client, suspects: &[WorkerLock]) -> Result<Vec<WorkerLock>, DbFault> {
         let gone = self.answer(session::disconnected(client)).await?;
         let (own, lock) = (self.state.standing().id, *self.state.session_lock.borrow());
         if gone.iter().any(|locked| (Some(locked.0), Some(locked.1)) == (own, lock)) {
-            tracing::warn!("another client uses the session of this process: the lock in it is not relied on");
+            tracing::warn!(
+                "session is shared by a pooler: not using its advisory lock; set DATABASE_LISTEN_URL to the database itself"
+            );
             self.state.session_lock.send_replace(None);
         }
         let others = gone.into_iter().filter(|(id, _)| Some(*id) != own);
         let (dead, new): (Vec<_>, Vec<_>) = others.partition(|locked| suspects.contains(locked));
         if !dead.is_empty() && self.answer(session::expire(client, &dead)).await? > 0 {
-            tracing::info!("a server died and the database closed its session: its chats are taken over");
+            tracing::info!("another server died (its database session ended): taking over its chats");
             self.tell_of_free_chats(client).await?;
         }
         Ok(new)
@@ -303,8 +307,8 @@ impl Pulse {
         self.answer(async { Ok(client.batch_execute(LOOK).await?) }).await
     }
 
-    /// Makes this process known under a new number. What was held under the one before, or by the process that this one
-    /// replaces, is free.
+    /// Registers this process under a new number. Chats held under its earlier number, or by the process that this one
+    /// replaces, are free.
     async fn register(&self, client: &Client) -> Result<(), DbFault> {
         self.lose("the database could not be told in time that this process is alive");
         let asked = clock::now();

@@ -1,7 +1,7 @@
-//! How processes tell each other what they did: `LISTEN` on one connection, `NOTIFY` in batches of its own.
+//! Hints between processes: `LISTEN` on one connection, `NOTIFY` in batches.
 //!
 //! A commit that notifies holds a lock of the whole database until it is on disk, so commits would wait for each other.
-//! HintQueue may be lost, so they go in a transaction of their own that waits for no disk, all that have come together at
+//! Hints may be lost, so they go in a transaction of their own that waits for no disk, all that have come together at
 //! once.
 
 use std::collections::HashSet;
@@ -26,16 +26,16 @@ use crate::postgres::setup::address::Address;
 use crate::store::Hint;
 
 const CHANNEL: &str = "everturn";
-/// Tells everybody that chats have become free.
+/// Notifies all processes that chats have become free.
 pub(crate) const LOOK: &str = "NOTIFY everturn, 'm'";
-/// How often drafts are told of at most.
+/// Shortest interval between notifications about drafts.
 const DRAFTS_EVERY: Duration = Duration::from_millis(25);
 const RECONNECT_PAUSE: Duration = Duration::from_millis(200);
 const LISTENING_MAX: Duration = Duration::from_secs(10);
-/// How much is told at once at most. The database takes less than 8,000 bytes.
+/// Bytes per notification. The database allows less than 8,000.
 const PAYLOAD_BYTES_MAX: usize = 7_000;
 
-/// What is still to be told.
+/// Sends notifications.
 #[derive(Default)]
 pub(crate) struct Notifier {
     told: Mutex<PendingHints>,
@@ -49,12 +49,12 @@ struct PendingHints {
     is_urgent: bool,
 }
 
-/// How soon others want to know.
+/// How soon a notification is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Urgency {
     /// Now.
     Now,
-    /// Soon is enough: more of the same is on its way.
+    /// With the next batch: more of them are coming.
     Soon,
 }
 
@@ -77,7 +77,7 @@ impl Notifier {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells for ever. What cannot be told is dropped: it was a hint.
+    /// Sends notifications for ever. Failed ones are dropped: they are hints.
     pub(crate) async fn run(self: Arc<Self>, sender: i64, pool: Arc<ConnectionPool>) {
         let mut last = Instant::now();
         loop {
@@ -96,7 +96,7 @@ impl Notifier {
             }
             last = Instant::now();
             if let Err(fault) = say(&pool, payloads).await {
-                tracing::debug!(?fault, "other processes were not told");
+                tracing::debug!(?fault, "NOTIFY failed: other processes find the change at their next poll");
             }
         }
     }
@@ -122,8 +122,8 @@ async fn say(pool: &ConnectionPool, payloads: Vec<String>) -> Result<(), DbFault
     Ok(())
 }
 
-/// Listens for ever, on a connection of its own whose session holds this process's lock; or not at all if sessions are shared
-/// there: a shared session hears for whichever client has it.
+/// Listens for ever, on a connection of its own that also holds the lock of this process. Returns if the address is a
+/// pooler that shares sessions: a shared session receives for whichever client has it.
 pub(crate) async fn listen(address: Address, sender: i64, hints: Arc<HintQueue>, state: Arc<WorkerState>) {
     loop {
         match session::is_shared(&address).await {
@@ -171,7 +171,7 @@ async fn listen_once(
         let Ok(asked) = tokio::time::timeout(LISTENING_MAX, client.batch_execute(&listen)).await else { return Ok(()) };
         asked?;
         state.session_lock.send_replace(Some(lock));
-        hints.put(Hint::Missed); // Whatever was told before nobody heard.
+        hints.put(Hint::Missed); // Earlier notifications were not received.
         std::future::pending().await
     };
     tokio::select! {
@@ -180,7 +180,7 @@ async fn listen_once(
     }
 }
 
-/// What was said, unless by ourselves.
+/// Hints in a payload, unless this process sent it.
 fn parse(payload: &str, own: i64) -> Vec<Hint> {
     if payload == "m" {
         return vec![Hint::Missed];
@@ -191,7 +191,7 @@ fn parse(payload: &str, own: i64) -> Vec<Hint> {
         _ if sender.is_none_or(|sender| sender.parse() == Ok(own)) => return Vec::new(),
         Some("n") => Hint::News,
         Some("i") => Hint::Inbox,
-        _ => return Vec::new(), // Of a newer program.
+        _ => return Vec::new(), // From a newer release.
     };
     words.filter_map(|chat| chat.parse().ok()).map(hint).collect()
 }
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_knows_is_no_hint() {
+    fn unknown_payloads_are_ignored() {
         for payload in ["", "n", "x 1 2", "n 1 what", "i 1"] {
             assert_eq!(parse(payload, 8), [], "{payload}");
         }

@@ -1,4 +1,4 @@
-//! What other processes say they did, kept until somebody asks.
+//! Queue of hints from other processes.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,10 +8,10 @@ use tokio::sync::Notify;
 
 use crate::store::Hint;
 
-/// How many wait at most. More are told as [`Hint::Missed`].
+/// Hints in the queue at most. More become one [`Hint::Missed`].
 const WAITING_LEN_MAX: usize = 4096;
 
-/// HintQueue in order, each once, the gravest first.
+/// Hints in order without duplicates, the most urgent first.
 #[derive(Default)]
 pub(crate) struct HintQueue {
     waiting: Mutex<Waiting>,
@@ -36,7 +36,7 @@ impl HintQueue {
             Hint::Late => waiting.late = waiting.late.saturating_add(1),
             Hint::Missed => waiting.miss(),
             Hint::Look => waiting.is_to_look = true,
-            Hint::News(_) | Hint::Inbox(_) if waiting.missed => {} // Everything will be looked at.
+            Hint::News(_) | Hint::Inbox(_) if waiting.missed => {} // Every chat will be read anyway.
             Hint::News(_) | Hint::Inbox(_) if waiting.queue.len() >= WAITING_LEN_MAX => waiting.miss(),
             Hint::News(_) | Hint::Inbox(_) => {
                 if waiting.known.insert(hint) {
@@ -79,7 +79,7 @@ impl Waiting {
             return Some(Hint::Late);
         }
         if std::mem::take(&mut self.missed) {
-            self.is_to_look = false; // That is to look, too.
+            self.is_to_look = false; // A missed hint includes looking.
             return Some(Hint::Missed);
         }
         if std::mem::take(&mut self.is_to_look) {
@@ -91,8 +91,8 @@ impl Waiting {
     }
 }
 
-/// Has chats looked for now and then, whatever was heard: a notification may be lost, and a process that dies tells
-/// nobody. Not more than that: whoever watches looks by themselves now and then, and not all at the same moment.
+/// Adds [`Hint::Look`] at intervals: a notification may be lost, and a process that dies sends none. Nothing more than
+/// that, because subscribers poll by themselves at different times.
 pub(crate) async fn remind(hints: Arc<HintQueue>, every: Duration) {
     loop {
         tokio::time::sleep(every).await;

@@ -171,13 +171,13 @@ impl Reads {
 }
 
 impl Inner {
-    /// Headings of chats in which something is looked for: every word that was ever said is read, which takes long. So only
-    /// some search at once. One that has begun keeps its place to its end even if nobody waits for it any more, because the
-    /// database goes on with it: clients that come and go make no more of them.
+    /// Headings of chats that match a search. It reads every message, so only some run at once. One that has begun keeps its
+    /// permit to its end even if its future is dropped, because the database continues with it: clients that come and go
+    /// cause no more of them.
     pub(crate) async fn search(self: Arc<Self>, query: ChatQuery) -> Result<Vec<Heading>, StoreError> {
         let place = tokio::time::timeout(self.reads.retry_max, self.searches.clone().acquire_owned()).await;
         let Ok(Ok(place)) = place else {
-            return Err(StoreError::Unavailable("too many search at once: try again in a moment".into()));
+            return Err(StoreError::Unavailable("too many searches at once: try again in a moment".into()));
         };
         to_the_end(async move {
             let found = self.reads.headings(&query).await;
@@ -409,7 +409,7 @@ async fn is_there(conn: &Conn, chat: ChatId) -> Result<Result<(), StoreError>, D
     Ok(row.map(drop).ok_or(StoreError::NoSuchChat))
 }
 
-/// The newest messages before one of them, oldest first, as many as go on the budget. The first of them fits in any case.
+/// The newest messages before one of them, oldest first, as many as the budget allows. The first of them always fits.
 pub(crate) async fn page(
     conn: &Conn,
     chat: ChatId,
@@ -480,10 +480,10 @@ pub(crate) async fn inbound(
 /// Where the journal of a step lies.
 #[derive(Clone, Copy)]
 pub(crate) struct JournalPlace {
-    /// The chat's short name.
+    /// The chat's number.
     pub(crate) no: i64,
     pub(crate) step: StepId,
-    /// Who holds the chat, or did.
+    /// The worker that holds the chat, or held it last.
     pub(crate) worker: Option<i64>,
 }
 

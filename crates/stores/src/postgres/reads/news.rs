@@ -1,4 +1,4 @@
-//! What happened after a cursor.
+//! Events after a cursor.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ impl Inner {
         };
         let (version, step) = (Version(count(&row, "version")), StepId(count(&row, "step")));
         let place = JournalPlace { no: row.get("no"), step, worker: row.get("worker") };
-        // Those who saw something of this draft need the rest of it, the others all.
+        // A subscriber that saw part of this draft needs the rest, any other all of it.
         let seen = cursor.filter(|seen| seen.step == step).map_or(Seq(0), |seen| seen.seq);
         let mut rows = journal(&conn, chat, place, seen, Fetch::Lengths).await?;
         let now = Cursor { version, step, seq: rows.last().map_or(Seq(0), |row| row.seq) };

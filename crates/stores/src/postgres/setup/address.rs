@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_wrong_is_said_without_the_password() {
+    fn errors_do_not_show_the_password() {
         for url in ["postgres://me:secret@host/name?sslmode=some", "postgres://me:secret@host:x/name", "secret"] {
             let Err(error) = Address::parse(url, &PostgresOptions::default()) else { panic!("{url}") };
             assert!(!error.to_string().contains("secret"), "{error}");

@@ -17,7 +17,7 @@ const MIGRATIONS: [&str; 7] = [
     include_str!("schema/6.sql"),
     include_str!("schema/7.sql"),
 ];
-/// Any number that nobody else locks in the same database.
+/// Advisory lock number: any that no other program uses in the same database.
 const LOCK: i64 = 0x6576_6572_7475_726e;
 
 /// The newest schema this program knows.

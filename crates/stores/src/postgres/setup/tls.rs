@@ -1,7 +1,7 @@
-//! How sure we want to be that the database is the one.
+//! TLS options of a database URL.
 //!
-//! `sslmode` and `sslrootcert` mean what they mean to every other client of Postgres: without them a connection is
-//! encrypted if the server can, and nobody's identity is checked. `verify-full` is what to write across a network.
+//! `sslmode` and `sslrootcert` have the meaning they have for libpq: without them a connection is encrypted if the server
+//! supports it, and the certificate is not verified. Use `verify-full` across a network.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -132,8 +132,8 @@ fn unusable(why: &str) -> StoreError {
     StoreError::Unavailable(why.into())
 }
 
-/// Whatever its name is. Without somebody who must have signed it this keeps listeners out, and nobody who can redirect
-/// the connection.
+/// Verifies a certificate without its host name. Without `signed_by` any certificate is accepted, which protects against
+/// eavesdropping and not against a redirected connection.
 #[derive(Debug)]
 struct AnyName {
     signed_by: Option<Arc<WebPkiServerVerifier>>,
@@ -215,9 +215,9 @@ mod tests {
             assert_eq!(split(query), (left.into(), mode, roots), "{query}");
         }
     }
-    /// Words that together would tls more than either seems to say.
+    /// Options that together would verify less than either seems to say.
     #[test]
-    fn what_would_verify_nobody_is_refused() {
+    fn options_without_verification_are_refused() {
         for query in ["sslrootcert=system&sslmode=require", "sslmode=prefer&sslrootcert=system", "sslmode=verify-ca"] {
             let split = TlsOptions::split(&format!("postgres://host/name?{query}"));
             assert!(matches!(split, Err(StoreError::Unavailable(_))), "{query}: {split:?}");

@@ -104,7 +104,7 @@ fn a_later_version_is_refused_by_number() {
 }
 
 #[test]
-fn what_is_not_ours_is_an_error() {
+fn unknown_texts_are_errors() {
     let deep = "[".repeat(1_000_000);
     let long = format!(r#"{{"v":1,"is":"{}"}}"#, "secret ".repeat(1_000));
     for text in [

@@ -1,7 +1,7 @@
-//! Chats are made: empty, or with what was said in another.
+//! Creating chats: empty, or as a fork of another one.
 //!
-//! What a fork takes over is found out beside the writer, and the writer copies rows without looking into them. Messages
-//! never change, so all it has to see is that none of them was taken back in between.
+//! What a fork copies is determined outside the writer thread; the writer copies rows without parsing them. Messages
+//! never change, so it only has to check that none of them was rewound in between.
 
 use std::collections::BTreeSet;
 
@@ -20,19 +20,19 @@ use crate::sqlite::writer::tx::WriteTx;
 use crate::store::StoreError;
 use crate::tables::{self, Fetch};
 
-/// What a fork takes over.
+/// What a fork copies.
 #[derive(Debug)]
 pub(crate) struct ForkSource {
-    /// The other chat's newest commit when it was looked at.
+    /// Version of the source chat when it was read.
     version: Version,
-    /// The newest command that chat had obeyed then.
+    /// Newest command the source chat had applied then.
     obeyed: InboxSeq,
-    /// The step that comes next.
+    /// First step of the fork.
     step: StepId,
     blobs: BTreeSet<BlobId>,
 }
 
-/// The chat that was made under a key, if it was asked for in the same way.
+/// The chat created under a key, if the request was equal.
 pub(crate) fn made(
     connection: &Connection,
     owner: &str,
@@ -49,7 +49,7 @@ pub(crate) fn made(
     }
 }
 
-/// What a fork would take over now.
+/// What a fork would copy now.
 pub(crate) fn source(connection: &Connection, Fork { chat, at }: Fork) -> Result<ForkSource, TxError<MakeError>> {
     let mut select = connection.prepare_cached("SELECT version, obeyed FROM chats WHERE id = ?1")?;
     let found =
@@ -90,7 +90,7 @@ fn blobs(connection: &Connection, chat: ChatId, end: i64) -> Result<BTreeSet<Blo
 }
 
 impl WriteTx<'_> {
-    /// Makes an empty chat, or finds the one that was made under its key.
+    /// Creates an empty chat, or finds the one created under its key.
     pub(crate) fn make(&mut self, new: &NewChat, chat: Option<Chat>) -> Result<ChatId, TxError<MakeError>> {
         let digest = new.digest();
         if let Some(key) = &new.key
@@ -103,7 +103,7 @@ impl WriteTx<'_> {
         Ok(new.id)
     }
 
-    /// The same, with what was said in another; `None` if that has changed since it was looked at.
+    /// Creates a fork; `None` if the source chat has changed since it was read.
     pub(crate) fn fork(
         &mut self,
         new: &NewChat,

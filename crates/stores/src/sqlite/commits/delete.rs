@@ -1,4 +1,4 @@
-//! A chat, and nothing left of it.
+//! Deleting a chat with all its rows.
 
 use rusqlite::params;
 
@@ -10,7 +10,7 @@ use crate::sqlite::journal::trim::unreadable;
 use crate::sqlite::writer::tx::{CachedChat, WriteTx};
 use crate::store::{AppendRight, WriteError};
 
-/// Where a chat has rows. Messages twice: those that are gone have an index of their own.
+/// Tables with rows of chats. Messages occur twice: rewound ones have an index of their own.
 const ROWS: [&str; 7] = [
     "DELETE FROM inbox WHERE chat = ?1",
     "DELETE FROM messages WHERE chat = ?1 AND gone IS NULL",
@@ -18,11 +18,11 @@ const ROWS: [&str; 7] = [
     "DELETE FROM spoken WHERE chat = ?1",
     "DELETE FROM attempts WHERE chat = ?1",
     "DELETE FROM calls WHERE chat = ?1",
-    "DELETE FROM blobs WHERE chat = ?1", // Bytes belong to one chat, so nobody else can be using them.
+    "DELETE FROM blobs WHERE chat = ?1", // Bytes belong to one chat.
 ];
 
 impl WriteTx<'_> {
-    /// Deletes a chat with all that is kept of it.
+    /// Deletes a chat with all its rows.
     pub(crate) fn delete(&mut self, right: AppendRight) -> Result<(), TxError<WriteError>> {
         let CachedChat { fence, number, .. } = *self.held(right)?;
         self.drafts.raise_floor(fence);
@@ -36,7 +36,7 @@ impl WriteTx<'_> {
         Ok(())
     }
 
-    /// Writes rows of the log again without what a chat said in them. The log has no index, but it is short.
+    /// Rewrites rows of the log without the chat's appends. The log has no index, but it is short.
     fn erase(&mut self, number: i64) -> Result<(), rusqlite::Error> {
         self.flush()?;
         self.log.len = 0; // Counted anew.

@@ -24,7 +24,7 @@ pub(crate) struct JournalPosition {
     pub(crate) place: i64,
 }
 
-/// What a transaction did to drafts. TxEffect once it is durable.
+/// What a transaction did to drafts. Applied once the transaction is durable.
 #[derive(Debug)]
 pub(crate) enum TxEffect {
     /// Rows were added to the open draft.
@@ -108,7 +108,7 @@ impl OpenDrafts {
         *self.lock() = Open { drafts, chats, positions_len };
     }
 
-    /// The chat whose open draft the append at `position` belongs to, if any.
+    /// The chat with an open draft that contains the append at `position`, if any.
     pub(crate) fn owner(&self, number: i64, step: StepId, position: JournalPosition) -> Option<ChatId> {
         let open = self.lock();
         let chat = open.chats.get(&number)?;

@@ -1,7 +1,7 @@
-//! The walk along the log when a store is opened.
+//! The scan of the log when a store is opened.
 //!
-//! It finds where the open drafts are, and keeps what it reads of them: all their chats are about to be taken up, and each
-//! would look for its own among those of all others.
+//! It finds the positions of the open drafts, and keeps the rows that it reads on the way: all their chats are about to
+//! be loaded, and each would otherwise read the log again.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -19,12 +19,12 @@ use crate::sqlite::journal::open_drafts::{JournalPosition, OpenDraft};
 use crate::sqlite::setup::open::OpenError;
 use crate::sqlite::writer::tx::LogEnd;
 
-/// How much memory rows may take that nobody has asked for yet. The oldest go first.
+/// Bytes of rows kept from the scan. The oldest go first.
 const KEPT_BYTES_MAX: usize = 48 << 20;
-/// About how much a row takes beside its content.
+/// Memory of a row beside its content, roughly.
 const ROW_BYTES: usize = 128;
 
-/// Walks along the log and finds all open drafts.
+/// Scans the log and finds all open drafts.
 pub(crate) fn scan(connection: &Connection) -> Result<(LogEnd, HashMap<ChatId, OpenDraft>), OpenError> {
     scan_keeping(connection, KEPT_BYTES_MAX)
 }
@@ -63,20 +63,20 @@ pub(crate) fn scan_keeping(
     Ok((log, drafts))
 }
 
-/// The appends of a row, and what they say if that can be read: whoever reads what cannot be says so. A row that does not even
-/// say whose it is is lost, as if the power had failed before it was written.
+/// The appends of a row, with their deltas if they can be read; reading the draft later reports those that cannot. A
+/// row without readable heads is lost, as if the power had failed before it was written.
 fn appends(place: i64, text: Option<&str>) -> Vec<(bundle::Head, Option<Stored<Rows>>)> {
     let text = text.unwrap_or_default();
     match bundle::parse(text) {
         Ok(entries) => entries.iter().map(|entry| (entry.head, entry.rows().ok())).collect(),
         Err(bad) => {
-            tracing::error!(place, %bad, "a row of the journal is damaged: chats that need it cannot be driven");
+            tracing::error!(place, %bad, "journal row is damaged: chats with deltas in it cannot continue; run `everturn doctor`");
             bundle::heads_of_damaged(text).into_iter().map(|head| (head, None)).collect()
         }
     }
 }
 
-/// Visits the rows of the log in order; one whose text cannot be read without it. Rows on a page that cannot be read are left out.
+/// Visits the rows of the log in order, without the text if it cannot be read. Skips rows on unreadable pages.
 fn visit(
     connection: &Connection,
     mut visit: impl FnMut(i64, Option<&str>) -> Result<(), OpenError>,
@@ -95,9 +95,9 @@ fn visit(
                 Ok(None) => return Ok(()),
                 Err(error) if is_damage(&error) => {
                     if !std::mem::replace(&mut is_told, true) {
-                        tracing::error!(%error, "a page of the journal is damaged: what lies on it is lost");
+                        tracing::error!(%error, "journal page is damaged: its deltas are lost; run `everturn doctor` and restore a backup");
                     }
-                    last += 1; // Behind the page there may be more.
+                    last += 1; // There may be readable rows behind the page.
                     break;
                 }
                 Err(error) => return Err(error.into()),
@@ -112,7 +112,7 @@ fn visit(
 struct ScannedRows {
     /// The appends of each chat, by their first delta.
     appends: HashMap<ChatId, BTreeMap<u64, Arc<[JournalRow]>>>,
-    /// In the order they were read in, with their bytes.
+    /// Order in which they were read, with their bytes.
     order: VecDeque<(ChatId, u64, usize)>,
     bytes: usize,
 }

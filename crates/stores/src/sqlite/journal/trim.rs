@@ -1,8 +1,8 @@
-//! The log is kept short.
+//! Keeps the log short.
 //!
-//! When a step is over, its rows are dead and stay where they are. Once half the log is, rows are deleted from its front,
-//! a few hundred at a time; one that is still alive there is first copied to the end. So a long answer never keeps the
-//! rows of others from going, and copying never costs more than was gained. Trimming late, or never, harms nobody.
+//! When a step is over, its rows are dead and stay where they are. Once half of the log is dead, rows are deleted from
+//! its front, a few hundred at a time; live ones there are first copied to the end. So a long answer never keeps dead
+//! rows of other chats, and copying costs no more than was gained. Trimming late, or never, does no harm.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -20,22 +20,22 @@ use crate::sqlite::writer::thread::{DurabilityNeed, Writer};
 use crate::sqlite::writer::tx::WriteTx;
 use crate::store::StoreError;
 
-/// A log that is shorter is left alone.
+/// Shorter logs are not trimmed.
 const TRIM_LEN_MIN: usize = 1_024;
-/// How many appends are looked at in one transaction, but for the last row's.
+/// Appends examined per transaction, not counting the rest of the last row.
 const TRIM_LEN_MAX: usize = 512;
-/// How much text a merged append has.
+/// Text of a merged append.
 const MERGED_BYTES_MAX: usize = 32 << 10;
-/// How much text is merged at once, while others wait.
+/// Text merged at once, while other jobs wait.
 const MERGE_BYTES_MAX: usize = 256 << 10;
-/// How long SQLite's own log may get, in pages, before the writer waits for it to be written back.
+/// Pages in SQLite's write-ahead log before the writer waits for a checkpoint.
 const PAGES_MAX: u32 = 16 << 10;
-/// How long it waits for those who read.
+/// How long a checkpoint waits for readers.
 const READERS_MAX: Duration = Duration::from_millis(50);
 
 impl Writer {
-    /// Does what nobody waits for, as long as nobody comes; and at least as much as `jobs` may have made necessary, or
-    /// under load the log would grow for ever.
+    /// Merges and trims while no job waits; and at least as much as `jobs` may have made necessary, or the log would grow
+    /// without limit under load.
     pub(crate) fn tidy(&mut self, jobs: usize, is_idle: impl Fn() -> bool) {
         for round in 0_usize.. {
             let done = if let Some(chat) = self.long.pop() {
@@ -46,7 +46,7 @@ impl Writer {
                 break;
             };
             if done.is_err() || (round > 2 * jobs / TRIM_LEN_MAX && !is_idle()) {
-                break; // A later one will do.
+                break; // The next batch continues.
             }
         }
         if self.health.pages.load(Ordering::Relaxed) >= PAGES_MAX {
@@ -59,18 +59,18 @@ impl Writer {
         len >= TRIM_LEN_MIN && len - self.drafts.positions_len().min(len) >= len / 2
     }
 
-    /// The keeper does not get to the end of the log while it grows. Here it does not.
+    /// The checkpointer does not reach the end of a log that grows. Here, between two batches, it does not grow.
     fn write_back(&mut self) {
         if let Some(connection) = &self.connection {
             let _ = connection.busy_timeout(READERS_MAX);
-            let _ = connection.query_row("PRAGMA wal_checkpoint(RESTART)", [], |_| Ok(())); // Or at the next chance.
+            let _ = connection.query_row("PRAGMA wal_checkpoint(RESTART)", [], |_| Ok(())); // Tried again after the next batch.
             let _ = connection.busy_timeout(crate::sqlite::setup::connect::BUSY_MAX);
         }
     }
 }
 
 impl WriteTx<'_> {
-    /// Deletes the oldest rows of the log, and copies appends to its end that are still needed.
+    /// Deletes the oldest rows of the log, and copies their live appends to its end.
     pub(crate) fn trim(&mut self) -> Result<(), rusqlite::Error> {
         failpoint!("sqlite-trim");
         let connection = self.connection;
@@ -82,7 +82,7 @@ impl WriteTx<'_> {
         {
             let place: i64 = row.get(0)?;
             let Ok(entries) = text(row, 1).map_err(drop).and_then(|text| bundle::parse(text).map_err(drop)) else {
-                damaged.push(place); // It stays: whichever chat it is needed for says so when it is read.
+                damaged.push(place); // It stays: reading the chat it belongs to reports the damage.
                 continue;
             };
             for entry in entries {
@@ -110,7 +110,7 @@ impl WriteTx<'_> {
         Ok(())
     }
 
-    /// Writes the older appends of a long draft again as a few large ones. The small ones are dead then.
+    /// Merges the older appends of a long draft into a few large ones. The small ones are dead then.
     pub(crate) fn merge(&mut self, chat: ChatId) -> Result<(), rusqlite::Error> {
         let Some(head) = self.drafts.get(chat).filter(|head| self.drafts.is_long(head)) else {
             return Ok(());
@@ -120,13 +120,13 @@ impl WriteTx<'_> {
             let (at, text) = match rows::text::<StoreError>(self.connection, &head, *position) {
                 Ok(Some(found)) => found,
                 Err(TxError::Failed(error)) => return Err(error),
-                Ok(None) | Err(TxError::No(_)) => break, // Whoever reads it says so.
+                Ok(None) | Err(TxError::Refused(_)) => break, // Reading the draft reports it.
             };
             if merged.bytes + text.len() > MERGED_BYTES_MAX {
                 self.log_merged(chat, &head, std::mem::take(&mut merged))?;
             }
             if all_bytes > MERGE_BYTES_MAX {
-                break; // Others wait. The rest goes when more have come.
+                break; // Other jobs wait. The rest is merged later.
             }
             all_bytes += text.len();
             merged.first.get_or_insert(*position);

@@ -1,4 +1,4 @@
-//! Everything that is asked about one chat. No more rows are read than are told.
+//! Reads of one chat. No more rows are read than are returned.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use crate::tables::{self, ChatWithInbox, Fetch, PAGE_LEN_MAX, PageBudget};
 pub(crate) const NEWEST_SUMMARY: &str =
     "SELECT max(id) FROM messages WHERE chat = ?1 AND kind = 'summary' AND gone IS NULL";
 
-/// That a chat is there.
+/// Fails with [`StoreError::NoSuchChat`] if the chat does not exist.
 pub(crate) fn is_there(connection: &Connection, chat: ChatId) -> Result<(), TxError<StoreError>> {
     let found = connection.prepare_cached("SELECT 1 FROM chats WHERE id = ?1")?.exists(params![id(chat)])?;
     if found { Ok(()) } else { Err(StoreError::NoSuchChat.into()) }
@@ -51,12 +51,12 @@ fn with_inbox(connection: &Connection, chat: ChatId) -> Result<ChatWithInbox, Tx
     Ok(ChatWithInbox { chat: state, pending })
 }
 
-/// Where a chat stands.
+/// State of a chat for clients.
 pub(crate) fn standing(connection: &Connection, chat: ChatId) -> Result<Standing, TxError<StoreError>> {
     Ok(with_inbox(connection, chat)?.standing())
 }
 
-/// The chat, for whoever holds it.
+/// State of the chat, if the fence is the newest.
 pub(crate) fn state(
     connection: &Connection,
     AppendRight { chat, fence }: AppendRight,
@@ -65,7 +65,7 @@ pub(crate) fn state(
     if now == fence { Ok(state) } else { Err(WriteError::Fenced.into()) }
 }
 
-/// Everything a driver needs; `None` if it has to be asked for again.
+/// Everything a driver needs; `None` if rows were moved meanwhile and the read has to be repeated.
 pub(crate) fn load(
     connection: &Connection,
     AppendRight { chat, fence }: AppendRight,
@@ -109,7 +109,7 @@ pub(crate) fn whole(
     found.next()?.map(|row| message(connection, chat, row, Fetch::Bytes)).transpose()
 }
 
-/// The rows of the open step behind `after`; `None` if they have to be asked for again.
+/// Rows of the open step after `after`; `None` if the read has to be repeated.
 fn draft<E: From<StoreError>>(
     connection: &Connection,
     chat: &Chat,
@@ -128,7 +128,7 @@ fn text_len(row: &rusqlite::Row<'_>) -> Result<usize, rusqlite::Error> {
     Ok(row.get_ref(0)?.as_bytes().map_or(0, <[u8]>::len))
 }
 
-/// The newest messages before one of them, or before the end; oldest first, as many as go on the budget.
+/// The newest messages before one of them, or before the end; oldest first, as many as the budget allows.
 fn page<E: From<StoreError>>(
     connection: &Connection,
     chat: ChatId,
@@ -184,7 +184,7 @@ fn after<E: From<StoreError>>(
     Ok(messages)
 }
 
-/// What happened after `cursor`. The outer `None`: it has to be asked for again.
+/// Events after `cursor`. The outer `None`: the read has to be repeated.
 pub(crate) fn since(
     connection: &Connection,
     chat: ChatId,

@@ -1,8 +1,7 @@
-//! A data directory, looked at from outside.
+//! Read-only inspection of a data directory.
 //!
-//! Whoever asks what is wrong with a directory cannot first take it: it may be in use, or too broken to be opened. So this
-//! only reads, beside whoever writes, and takes nothing for granted: every row of a chat is read, and what cannot be is
-//! told and not stumbled over.
+//! A directory that is inspected may be in use, or too damaged to be opened as a store. The inspection only reads, beside
+//! the process that writes, and relies on nothing: every row of a chat is read, and unreadable rows are reported.
 
 mod rows;
 
@@ -27,20 +26,20 @@ use crate::sqlite::setup::migrate;
 use crate::sqlite::setup::open::{self, OpenError};
 use crate::store::{CallRecord, MessageRange, StoreError};
 
-/// How many steps of SQLite's lie between two signs of life.
+/// Steps of SQLite's virtual machine between two calls of `alive`.
 const STEPS: i32 = 1_000_000;
-/// How many faults of the file are told at most.
+/// Faults of the file reported at most.
 const FAULTS_LEN_MAX: u32 = 100;
-/// Tables whose rows belong to chats.
+/// Tables with rows of chats.
 const TABLES: [&str; 6] = ["messages", "spoken", "inbox", "attempts", "calls", "blobs"];
 
-/// A data directory that is only looked at.
+/// A data directory that is only read.
 #[derive(Debug)]
 pub struct SqliteInspection {
     connection: Connection,
 }
 
-/// Something wrong with what is stored.
+/// A defect of stored data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoredDefect {
     /// A row cannot be read.
@@ -91,7 +90,7 @@ pub enum StoredDefect {
 }
 
 impl StoredDefect {
-    /// Whether it only takes up room.
+    /// Whether it only wastes space.
     #[must_use]
     pub const fn is_harmless(&self) -> bool {
         matches!(self, Self::Unused { .. })
@@ -113,7 +112,7 @@ impl fmt::Display for StoredDefect {
 }
 
 impl SqliteInspection {
-    /// Looks at a data directory, which another process may be using.
+    /// Opens a data directory for inspection. Another process may be using it.
     ///
     /// # Errors
     /// There is no database, or it is not ours, or a later release has written it.
@@ -177,7 +176,7 @@ impl SqliteInspection {
         all().map_err(|error| store_error(&error))
     }
 
-    /// What a list says about a chat.
+    /// List entry of a chat.
     ///
     /// # Errors
     /// It is not there, or cannot be read.
@@ -219,12 +218,12 @@ impl SqliteInspection {
         Ok(ChatSnapshot { heading: self.heading(chat)?, transcript: self.transcript(chat)?, calls: self.calls(chat)? })
     }
 
-    /// What is wrong with the rows of a chat. Whether they make a healthy transcript is another question.
+    /// Defects in the rows of a chat. Whether they form a valid transcript is checked elsewhere.
     ///
     /// # Errors
     /// There is no such chat, or the database cannot be read at all.
     pub fn defects(&self, chat: ChatId) -> Result<Vec<StoredDefect>, StoreError> {
-        // In one transaction: somebody may be writing, and half of a commit would look like a fault.
+        // In one transaction, because half of a concurrent commit would look like a fault.
         let picture = self.connection.unchecked_transaction().map_err(|error| store_error(&error))?;
         Ok(rows::defects(&picture, chat)?)
     }
@@ -247,7 +246,7 @@ impl SqliteInspection {
         Ok(orphans)
     }
 
-    /// What the journal has of nobody, and what cannot be read of it.
+    /// Appends in the journal that belong to no chat, and rows of it that cannot be read.
     fn journal_orphans(&self) -> rusqlite::Result<Vec<StoredDefect>> {
         let mut known = self.connection.prepare("SELECT 1 FROM chats WHERE number = ?1")?;
         let mut select = self.connection.prepare("SELECT place, body FROM drafts")?;

@@ -1,4 +1,4 @@
-//! Lists of chats, and what their owners used. No body is read for them.
+//! Lists of chats, and budget use of owners. Reads no bodies.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -20,7 +20,7 @@ use crate::tables;
 
 const COLUMNS: &str = "id, agent, owner, title, status, archived, version, touched, submitted, obeyed";
 
-/// What a list says about one chat.
+/// List entry of one chat.
 pub(crate) fn heading(connection: &Connection, chat: ChatId) -> Result<Heading, TxError<StoreError>> {
     let mut select = connection.prepare_cached(&format!("SELECT {COLUMNS} FROM chats WHERE id = ?1"))?;
     let found = select.query_row(params![id(chat)], |row| Ok(heading_of(connection, row))).optional()?;
@@ -43,7 +43,7 @@ fn heading_of(connection: &Connection, row: &Row<'_>) -> Result<Heading, TxError
     })
 }
 
-/// Whether a command that was not obeyed yet begins a turn.
+/// Whether a command that was not applied yet begins a turn.
 fn has_work(connection: &Connection, chat: ChatId, obeyed: InboxSeq) -> Result<bool, TxError<StoreError>> {
     let mut select = connection.prepare_cached("SELECT body FROM inbox WHERE chat = ?1 AND seq > ?2 ORDER BY seq")?;
     let mut found = select.query(params![id(chat), number(obeyed.0)?])?;
@@ -138,7 +138,7 @@ pub(crate) fn used(
     Ok(found?)
 }
 
-/// Chats that do not rest, or have commands to obey, oldest first.
+/// Chats that are busy or have commands to apply, oldest first.
 pub(crate) fn unsettled(connection: &Connection) -> Result<Vec<Unsettled>, TxError<StoreError>> {
     let sql = "SELECT id, submitted > obeyed FROM chats WHERE unsettled = 1 ORDER BY id";
     let mut select = connection.prepare_cached(sql)?;
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
     use crate::sqlite::setup::migrate;
 
-    /// Who asks how many of their chats are at work does not pay for those of others, nor for those that rest.
+    /// Counting the working chats of an owner reads no chats of other owners, and none at rest.
     #[test]
     fn chats_at_work_are_found_by_their_owner() {
         let mut connection = Connection::open_in_memory().unwrap();

@@ -1,9 +1,8 @@
-//! The connections that only read.
+//! The reader connections and their threads.
 //!
-//! Reads wait in one queue, and a few threads take them from there one after the other. They are threads of their own: those
-//! that a runtime lends are made anew in every rush, each with memory that nobody else uses, and may all be taken by
-//! look-ups of host names (decision 19). Whoever looks for words in everything that was ever said takes long, so searches
-//! never have all threads: other reads go past those that wait.
+//! Reads wait in one queue, and a few threads run them. They are threads of their own: blocking threads of a runtime are
+//! started anew under every burst, each with its own memory, and may all be taken by DNS look-ups (decision 19).
+//! Searches read every message and take long, so they never occupy all threads: other reads overtake waiting searches.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -19,16 +18,16 @@ use crate::store::StoreError;
 
 type Read = Box<dyn FnOnce(&PoolShared) + Send>;
 
-/// How long a read may take.
+/// Expected duration of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// About as long as others.
+    /// Short.
     Short,
-    /// As long as there is something to read.
+    /// Reads every message.
     Search,
 }
 
-/// A few connections, and what waits for one. Its threads end when it is dropped.
+/// A few connections and the reads that wait for one. Its threads end when it is dropped.
 #[derive(Debug)]
 pub(crate) struct ReaderPool(Arc<PoolShared>);
 
@@ -37,7 +36,7 @@ pub(crate) struct ReaderPool(Arc<PoolShared>);
 struct PoolShared {
     file: PathBuf,
     len_max: usize,
-    /// How many of them may search at once.
+    /// Searches at the same time.
     searches_max: usize,
     state: Mutex<State>,
     woken: Condvar,
@@ -46,11 +45,11 @@ struct PoolShared {
 #[derive(Default)]
 struct State {
     waiting: VecDeque<(Kind, Read)>,
-    /// How many threads there are.
+    /// Number of threads.
     threads: usize,
-    /// How many of them have nothing to do, or were woken and have not come yet: what they come for still waits.
+    /// Threads that are idle, or were woken and have not taken their read yet.
     resting: usize,
-    /// How many of them search.
+    /// Threads that run a search.
     searches: usize,
     idle: Vec<Connection>,
     is_closed: bool,
@@ -68,8 +67,8 @@ impl ReaderPool {
         Self(Arc::new(PoolShared { file, len_max, searches_max, state, woken }))
     }
 
-    /// Runs `read` on a thread where it may block, on a picture of the database that does not change meanwhile. One that
-    /// nobody waits for any more is not begun; one that has begun keeps its thread to its end.
+    /// Runs `read` on a reader thread, on one snapshot of the database. A read is skipped if its future is dropped while it
+    /// waits; one that has begun keeps its thread to its end.
     pub(crate) async fn read<T, E>(
         &self,
         read: impl FnOnce(&Transaction<'_>) -> Result<T, TxError<E>> + Send + 'static,
@@ -81,7 +80,7 @@ impl ReaderPool {
         self.wait(Kind::Short, read).await
     }
 
-    /// The same for a read that may take long.
+    /// Runs a read that may take long.
     pub(crate) async fn search<T, E>(
         &self,
         read: impl FnOnce(&Transaction<'_>) -> Result<T, TxError<E>> + Send + 'static,
@@ -106,20 +105,20 @@ impl ReaderPool {
         let read: Read = Box::new(move |shared| {
             if !reply.is_closed() {
                 let done = catch_unwind(AssertUnwindSafe(|| shared.on_connection(read)));
-                let _ = reply.send(done); // Whoever asked may be gone.
+                let _ = reply.send(done); // The caller may have dropped its future.
             }
         });
         self.put(kind, read);
         match done.await {
             Ok(Ok(Ok(done))) => Ok(done),
-            Ok(Ok(Err(TxError::No(error)))) => Err(error),
+            Ok(Ok(Err(TxError::Refused(error)))) => Err(error),
             Ok(Ok(Err(TxError::Failed(error)))) => Err(store_error(&error).into()),
             Ok(Err(panic)) => resume_unwind(panic),
             Err(_) => Err(StoreError::Unavailable("no thread can be started to read".into()).into()),
         }
     }
 
-    /// Puts a read behind the others, and sees to it that a thread takes it, if there may be one more.
+    /// Queues a read, and starts a thread for it if there may be one more.
     fn put(&self, kind: Kind, read: Read) {
         let mut state = self.0.state();
         state.waiting.push_back((kind, read));
@@ -128,7 +127,7 @@ impl ReaderPool {
             let shared = self.0.clone();
             match std::thread::Builder::new().name("sqlite-reader".into()).spawn(move || shared.work()) {
                 Ok(_) => state.threads += 1,
-                Err(_) if state.threads == 0 => state.waiting.clear(), // Nobody will come for it.
+                Err(_) if state.threads == 0 => state.waiting.clear(), // No thread will run it.
                 Err(_) => {}
             }
         }
@@ -136,7 +135,7 @@ impl ReaderPool {
 }
 
 impl Drop for ReaderPool {
-    /// Connections that nobody reads with are closed before this returns: then the directory may be given up.
+    /// Closes idle connections before it returns: the directory may be released then.
     fn drop(&mut self) {
         let mut state = self.0.state();
         state.is_closed = true;
@@ -148,7 +147,7 @@ impl Drop for ReaderPool {
 }
 
 impl PoolShared {
-    /// Does what waits, until nothing will.
+    /// Runs reads until the pool is closed.
     fn work(&self) {
         let mut before = Kind::Short;
         while let Some((kind, read)) = self.next(before) {
@@ -157,8 +156,8 @@ impl PoolShared {
         }
     }
 
-    /// What waits and may be read, after a read of this kind. Whoever ends a search takes one thing, so nobody else has to be
-    /// woken for the one that may begin now.
+    /// The next read that may run, after a read of kind `before`. A thread that ends a search takes the next entry itself,
+    /// so no other thread has to be woken for it.
     fn next(&self, before: Kind) -> Option<(Kind, Read)> {
         let mut state = self.state();
         state.searches -= usize::from(before == Kind::Search);
@@ -189,7 +188,7 @@ impl PoolShared {
         };
         let done = connection.transaction().map_err(TxError::Failed).and_then(|snapshot| read(&snapshot));
         if !matches!(done, Err(TxError::Failed(_))) {
-            self.state().idle.push(connection); // One that failed is made anew.
+            self.state().idle.push(connection); // A connection that failed is not used again.
         }
         done
     }
@@ -213,8 +212,7 @@ mod tests {
         poll_fn(|context| Poll::Ready(future.as_mut().poll(context).is_pending())).await
     }
 
-    /// I19: whoever hangs up leaves a read behind, and that still counts: clients that come and go do not make more of them
-    /// than may be at once.
+    /// I19: a read still counts after its client hung up: clients that come and go cause no more reads than the limit.
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     async fn a_read_keeps_its_place_when_nobody_waits_for_it_any_more() {
         let dir = dir("readers");
@@ -238,7 +236,7 @@ mod tests {
         std::fs::remove_dir_all(dir).unwrap();
     }
 
-    /// However many search, somebody who reads does not wait for them; and every search has its turn.
+    /// However many searches run, other reads do not wait for them; and every search gets its turn.
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     async fn searches_leave_room_for_others() {
         let dir = dir("readers-searching");
@@ -282,9 +280,9 @@ mod tests {
         std::fs::remove_dir_all(dir).unwrap();
     }
 
-    /// What nobody waits for costs nothing, and what panics costs nobody else.
+    /// A read with a dropped future is skipped, and a panic in one read does not affect others.
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-    async fn a_read_that_is_given_up_is_not_begun_and_one_that_panics_is_the_last_of_nobody() {
+    async fn a_dropped_read_is_skipped_and_a_panic_affects_no_other() {
         let dir = dir("readers-given-up");
         drop(open(&dir));
         let readers = Arc::new(ReaderPool::new(dir.join("everturn.db"), 1));
@@ -310,7 +308,7 @@ mod tests {
         std::fs::remove_dir_all(dir).unwrap();
     }
 
-    /// Threads wait for whoever comes next, and for nobody once the store is gone.
+    /// Threads wait for further reads, and end when the store is dropped.
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     async fn threads_end_with_the_store() {
         let dir = dir("readers-leaving");

@@ -1,4 +1,4 @@
-//! Stored texts and their bytes, read.
+//! Reading stored texts and the bytes they refer to.
 
 use everturn_core::blob::Blob;
 use everturn_core::ids::{ChatId, Seq, Timestamp};
@@ -85,7 +85,7 @@ fn append<E: From<StoreError>>(
     }
 }
 
-/// The same as it was written, and when it came.
+/// The stored text of one append, and its time.
 pub(crate) fn text<E: From<StoreError>>(
     connection: &Connection,
     head: &OpenDraft,

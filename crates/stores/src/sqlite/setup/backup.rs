@@ -55,13 +55,13 @@ impl From<rusqlite::Error> for BackupError {
 }
 
 impl Sqlite {
-    /// Copies the database into the file `to`, which must not be there yet, and checks the copy. Blocks meanwhile; nobody
-    /// else has to wait for it.
+    /// Copies the database into the file `to`, which must not exist yet, and verifies the copy. Blocks meanwhile; other
+    /// calls of the store do not wait for it.
     pub fn backup(&self, to: &Path) -> Result<Backup, BackupError> {
         Self::backup_of(&self.dir, to)
     }
 
-    /// The same of a data directory that another process may be using.
+    /// Copies the database of a data directory that another process may be using.
     pub fn backup_of(dir: &Path, to: &Path) -> Result<Backup, BackupError> {
         if to.exists() {
             return Err(BackupError::Exists(to.into()));

@@ -1,7 +1,7 @@
-//! Connections: every setting made, and read back.
+//! Connections, with every setting verified.
 //!
-//! SQLite ignores a setting it does not know and keeps another where it cannot obey, without a word. What durability
-//! rests on is therefore asked for again.
+//! SQLite silently ignores unknown settings, and keeps another value where it cannot apply one. Settings that durability
+//! depends on are therefore read back.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -44,8 +44,8 @@ pub(crate) fn reading(file: &Path) -> Result<Connection, OpenError> {
     usual(connection, READING_KIB)
 }
 
-/// One that leaves no trace, for a file that may not be ours. Whoever reads a database that has a log is given one, which
-/// stays there; so one that has none is read as something that cannot change.
+/// A connection that leaves no trace, for a file that may not be ours. Reading a database in WAL mode creates a log file,
+/// so a database without one is opened as immutable.
 pub(crate) fn peeking(file: &Path) -> Result<Connection, OpenError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     if log_of(file).exists() {
@@ -78,7 +78,7 @@ fn usual(connection: Connection, cache_kib: u32) -> Result<Connection, OpenError
     Ok(connection)
 }
 
-/// Whether a setting is ours to make.
+/// Which files a setting applies to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Applies {
     Always,

@@ -29,7 +29,7 @@ pub(crate) fn schema_of(connection: &Connection) -> Result<i64, rusqlite::Error>
     connection.pragma_query_value(None, "user_version", |row| row.get(0))
 }
 
-/// Refuses what a later release has made, or somebody else.
+/// Refuses databases of later releases and of other programs.
 pub(crate) fn refuse_newer(connection: &Connection) -> Result<(), OpenError> {
     let found = schema_of(connection)?;
     let id = connect::read(connection, "application_id")?;

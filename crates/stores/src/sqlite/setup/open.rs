@@ -12,7 +12,7 @@ use crate::sqlite::setup::migrate;
 
 /// The database in a data directory.
 const FILE: &str = "everturn.db";
-/// Who uses it.
+/// File that holds the lock, with the process id of its owner.
 const LOCK: &str = "lock";
 /// How many steps the check at the start may take, in thousands: about two seconds, or half a gigabyte.
 const CHECK_STEPS_MAX: u32 = 5_000;
@@ -84,7 +84,7 @@ impl From<rusqlite::Error> for OpenError {
     }
 }
 
-/// A data directory that is ours as long as this is kept.
+/// A data directory, locked for this process until this is dropped.
 #[derive(Debug)]
 pub(crate) struct DataDir {
     pub(crate) file: PathBuf,
@@ -92,7 +92,7 @@ pub(crate) struct DataDir {
 }
 
 impl DataDir {
-    /// Takes the directory, and makes it if there is none.
+    /// Locks the directory, and creates it if it does not exist.
     pub(crate) fn take(dir: &Path) -> Result<Self, OpenError> {
         let failed = |why| OpenError::Dir { dir: dir.into(), why };
         private_dir(dir).map_err(failed)?;
@@ -110,12 +110,12 @@ impl DataDir {
         let named =
             lock.set_len(0).and_then(|()| lock.rewind()).and_then(|()| writeln!(lock, "{}", std::process::id()));
         private_file(&file_in(dir)).map_err(failed)?; // SQLite gives its other files the same mode.
-        drop(named); // A full disk keeps nobody from reading; the lock holds without the name.
+        drop(named); // On a full disk the lock still holds, without the process id.
         Ok(Self { file: file_in(dir), _lock: lock })
     }
 }
 
-/// Makes a directory that is its owner's alone. One that is there stays as it is.
+/// Creates a directory with access for its owner only. An existing one stays as it is.
 fn private_dir(dir: &Path) -> std::io::Result<()> {
     let mut builder = DirBuilder::new();
     #[cfg(unix)]
@@ -123,7 +123,7 @@ fn private_dir(dir: &Path) -> std::io::Result<()> {
     builder.recursive(true).create(dir)
 }
 
-/// Opens a file, and makes it its owner's alone if it is not there.
+/// Opens a file; creates it with access for its owner only.
 fn private_file(path: &Path) -> std::io::Result<File> {
     let mut options = OpenOptions::new();
     #[cfg(unix)]
@@ -146,8 +146,8 @@ pub(crate) fn prepare(file: &Path) -> Result<Connection, OpenError> {
     Ok(connection)
 }
 
-/// Looks for damage, for a while. A database that is too large to be looked through at every start is looked at in part. Damage
-/// is told and no reason to refuse: chats that lie elsewhere go on, and those on a damaged page say so when they are read.
+/// Checks for damage for a limited time: of a very large database only a part. Damage is logged and does not prevent the
+/// start: other chats continue, and reads of damaged pages report it.
 pub(crate) fn check(connection: &mut Connection) -> Result<(), OpenError> {
     let mut steps = 0;
     connection.progress_handler(
@@ -171,12 +171,12 @@ pub(crate) fn check(connection: &mut Connection) -> Result<(), OpenError> {
 fn log_damage(damage: &str) -> Result<(), OpenError> {
     tracing::error!(
         damage,
-        "the database is damaged: chats on damaged pages cannot be driven; `everturn doctor` names them, restore a backup"
+        "database is damaged: chats on damaged pages cannot continue; list them with `everturn doctor`, then restore a backup"
     );
     Ok(())
 }
 
-/// Looks for damage everywhere, in indexes too, however long that takes.
+/// Checks the whole file, indexes too, however long that takes.
 pub(crate) fn check_whole(connection: &Connection) -> Result<(), OpenError> {
     is_sound(connection.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?)
 }

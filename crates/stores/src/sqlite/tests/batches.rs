@@ -30,7 +30,7 @@ async fn a_job_that_fails_takes_no_other_with_it() {
         let (store, mut enter) = (store.clone(), Some(enter));
         let hold = move |_: &mut WriteTx<'_>| {
             enter.take().unwrap().send(()).unwrap();
-            gate.recv().map_err(|_| TxError::No(StoreError::NoSuchChat))
+            gate.recv().map_err(|_| TxError::Refused(StoreError::NoSuchChat))
         };
         async move { store.write(DurabilityNeed::Nothing, hold).await }
     });
@@ -78,7 +78,7 @@ async fn a_job_that_fails_takes_no_other_with_it() {
     std::fs::remove_dir_all(dir).unwrap();
 }
 
-/// Whoever waits is answered, also when the runtime that the store was opened in is gone.
+/// Callers are answered even if the runtime that the store was opened in is gone.
 #[test]
 fn a_crowd_is_answered_wherever_it_is() {
     let dir = dir("crowd");
@@ -90,7 +90,7 @@ fn a_crowd_is_answered_wherever_it_is() {
         let mut enter = Some(enter);
         let hold = move |_: &mut WriteTx<'_>| {
             enter.take().unwrap().send(()).unwrap();
-            gate.recv().map_err(|_| TxError::No(StoreError::NoSuchChat))
+            gate.recv().map_err(|_| TxError::Refused(StoreError::NoSuchChat))
         };
         let asks =
             async |store: Arc<Sqlite>| store.write(DurabilityNeed::Full, |_| Ok::<_, TxError<StoreError>>(7)).await;
@@ -151,7 +151,7 @@ async fn nothing_is_taken_while_what_is_doubtful_cannot_be_written_back() {
     store.health.needs_reopen.store(true, Ordering::Relaxed);
     let refused = store.create(&NewChat::of(chat_id(3), "agent", "owner")).await;
     assert!(
-        matches!(&refused, Err(MakeError::Store(StoreError::Unavailable(why))) if why.contains("somebody reads")),
+        matches!(&refused, Err(MakeError::Store(StoreError::Unavailable(why))) if why.contains("while a read is open")),
         "{refused:?}"
     );
     assert!(store.health.needs_reopen.load(Ordering::Relaxed));

@@ -13,7 +13,7 @@ use crate::sqlite::reads::chat as reads;
 use crate::sqlite::{Sqlite, SqliteOptions};
 use crate::{Store as _, StoreExt as _};
 
-/// How long a log may get whose rows are all dead, with what one round adds to it.
+/// Length of a log of dead rows at most, with the rows that one round adds.
 const DEAD_LEN_MAX: usize = 1_024 + 64;
 
 /// Journals `rows` rows, one at a time, and ends the turn.
@@ -46,7 +46,7 @@ async fn rows_of_steps_that_are_over_go() {
     std::fs::remove_dir_all(dir).unwrap();
 }
 
-/// One long answer holds up nobody: its rows are copied along, and it is whole, also for whoever opens the store later.
+/// A long answer does not delay trimming: its rows are copied along, and it stays complete, also after a restart.
 #[tokio::test]
 async fn a_long_answer_does_not_keep_the_rows_of_others() {
     let dir = dir("long");
@@ -79,7 +79,7 @@ async fn a_long_answer_does_not_keep_the_rows_of_others() {
     std::fs::remove_dir_all(dir).unwrap();
 }
 
-/// Whoever looked up places, and finds the rows gone from there, looks again instead of telling half a draft.
+/// A read that finds rows moved is repeated, and never returns half a draft.
 #[tokio::test]
 async fn a_row_that_moved_is_looked_up_again() {
     let dir = dir("moved");
@@ -108,7 +108,7 @@ async fn a_row_that_moved_is_looked_up_again() {
     std::fs::remove_dir_all(dir).unwrap();
 }
 
-/// Whatever is deleted and copied meanwhile, whoever reads sees a draft that only grows.
+/// However many rows are deleted and copied meanwhile, a reader sees a draft that only grows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn readers_see_whole_drafts_while_rows_move() {
     let dir = dir("race");

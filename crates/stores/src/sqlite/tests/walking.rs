@@ -37,7 +37,7 @@ async fn drafts(store: &std::sync::Arc<Sqlite>) -> [Witness<Sqlite>; 3] {
 
 /// Everybody's chat is taken up at once after a start, and none has to look through the log again for what was read.
 #[tokio::test]
-async fn what_was_read_on_the_way_is_not_looked_for_again() {
+async fn rows_read_by_the_scan_are_not_read_again() {
     let dir = dir("walked");
     let drafts = drafts(&open(&dir)).await.map(|witness| (witness.lease, witness.stage));
     let store = open(&dir);

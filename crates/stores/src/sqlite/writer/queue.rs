@@ -1,8 +1,8 @@
-//! What waits for the writer.
+//! The queue of the writer, and group commit.
 //!
-//! The writer takes everything at once, so that under load a turn of its loop costs one lock and not one for each job.
-//! Somebody who is alone is served at once. Appends that come together, while nobody waits for anything else, are kept a
-//! moment for window: a transaction writes whole pages, however few deltas are on them.
+//! The writer takes all jobs at once, so that under load a batch costs one lock. A single job runs at once. Appends that
+//! arrive together, while no other job waits, are held for a moment so that more of them share a transaction: it writes
+//! whole pages, however few deltas are on them.
 
 use std::fmt;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -13,20 +13,20 @@ use tokio::sync::Notify;
 use crate::clock;
 use crate::sqlite::writer::thread::{DurabilityNeed, WriteJob};
 
-/// How many jobs may wait before those who bring one wait too.
+/// Queued jobs before callers wait for room.
 pub(crate) const QUEUE_LEN_MAX: usize = 2_048;
 /// How long appends wait for others.
 pub(crate) const GROUP_COMMIT: GroupCommitWindow =
     GroupCommitWindow { max: Duration::from_millis(5), gap: Duration::from_micros(1_500) };
-/// So many are window enough.
+/// Start the transaction once this many appends are queued.
 const GROUP_COMMIT_LEN: usize = 512;
 
 /// How long appends wait for others.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct GroupCommitWindow {
-    /// Since the last batch, at most…
+    /// Longest wait since the last batch.
     pub(crate) max: Duration,
-    /// …and only while somebody has come within this time. Timers fire every millisecond, so it is longer than that.
+    /// The wait ends when no append arrived for this long. Timers fire every millisecond, so it is longer than that.
     pub(crate) gap: Duration,
 }
 
@@ -41,13 +41,13 @@ pub(crate) struct Queue {
 #[derive(Default)]
 struct State {
     jobs: Vec<Box<dyn WriteJob>>,
-    /// Whether somebody waits for more than an append.
+    /// Whether a job other than an append is queued.
     is_urgent: bool,
     is_closed: bool,
     writer: WriterState,
 }
 
-/// What the writer waits for.
+/// What the writer thread waits for.
 #[derive(Default, Clone, Copy, PartialEq, Eq)]
 enum WriterState {
     #[default]
@@ -69,7 +69,7 @@ impl State {
 }
 
 impl Queue {
-    /// An empty one, where appends wait so long for window.
+    /// An empty queue with this group commit window.
     pub(crate) fn new(window: GroupCommitWindow) -> Self {
         Self { window, state: Mutex::default(), woken: Condvar::new(), room: Notify::new() }
     }
@@ -78,7 +78,7 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner) // Every change below is made whole.
     }
 
-    /// Puts a job in, once there is room. It comes back if nobody will do it.
+    /// Queues a job, once there is room.
     pub(crate) async fn put(&self, job: Box<dyn WriteJob>) -> Result<(), Closed> {
         let mut job = Some(job);
         loop {
@@ -117,8 +117,8 @@ impl Queue {
         Ok(true)
     }
 
-    /// Waits for jobs and takes them all, in order. `last` is when the writer began with those before. Nothing once the
-    /// queue is closed and empty.
+    /// Waits for jobs and takes them all, in order. `last` is when the batch before began. `None` once the queue is closed
+    /// and empty.
     pub(crate) fn take(&self, last: Instant) -> Option<Vec<Box<dyn WriteJob>>> {
         let mut state = self.lock();
         while state.jobs.is_empty() {
@@ -138,7 +138,7 @@ impl Queue {
             let waited = self.woken.wait_timeout(state, gap).unwrap_or_else(PoisonError::into_inner);
             state = waited.0;
             if waited.1.timed_out() && state.jobs.len() == len {
-                break; // Nobody else is on the way.
+                break; // No further append arrived in time.
             }
         }
         state.writer = WriterState::Nothing;
@@ -152,27 +152,27 @@ impl Queue {
         Some(jobs)
     }
 
-    /// How many jobs wait.
+    /// Number of queued jobs.
     pub(crate) fn len(&self) -> usize {
         self.lock().jobs.len()
     }
 
-    /// Takes no more jobs. Those that wait are done.
+    /// Refuses further jobs. Queued ones still run.
     pub(crate) fn close(&self) {
         self.lock().is_closed = true;
         self.woken.notify_one();
         self.room.notify_waiters();
     }
 
-    /// As [`Queue::close`], and lets go of what waits: there is nobody left to do it.
+    /// Closes the queue and drops its jobs, because the writer has ended.
     pub(crate) fn give_up(&self) {
         self.close();
         let jobs = std::mem::take(&mut self.lock().jobs);
-        drop(jobs); // Whoever waits for an answer notices.
+        drop(jobs); // Their callers get an error.
     }
 }
 
-/// Nobody works on the queue any more.
+/// The queue is closed.
 #[derive(Debug)]
 pub(crate) struct Closed;
 

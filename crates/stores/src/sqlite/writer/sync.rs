@@ -1,7 +1,7 @@
-//! The threads behind the writer: one syncs what was not, one writes the log back into the database.
+//! The threads behind the writer: one syncs commits, one checkpoints the log into the database.
 //!
-//! Both cost the disk's time and neither is anybody's answer, so the writer does not wait for them. Nor does a sync wait
-//! until a long log is written back: how much a power cut takes depends on it.
+//! No caller waits for either, so the writer does not run them. A sync does not wait for a long checkpoint either: it
+//! limits how much a power cut can take.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -23,26 +23,26 @@ const PAGES_WRITTEN_BACK: u32 = 1_000;
 /// How long a write that worked shows that writing works.
 const PROOF_MAX: Duration = Duration::from_secs(5);
 
-/// What the threads tell each other, and whoever asks how they are.
+/// State shared between the threads, and for health checks.
 #[derive(Debug, Default)]
 pub(crate) struct WriterHealth {
-    /// Something was committed and may be lost in a power cut.
+    /// A commit is not synced yet.
     pub(crate) is_unsynced: AtomicBool,
-    /// The disk failed, so the connection must be made anew.
+    /// The disk failed, so the connection must be reopened.
     pub(crate) needs_reopen: AtomicBool,
     /// How long the log is.
     pub(crate) pages: Arc<AtomicU32>,
-    /// When something was written last, if nothing has failed since.
+    /// Time of the last write, if none has failed since.
     written: Mutex<Option<Instant>>,
 }
 
 impl WriterHealth {
-    /// Something was written just now, or could not be.
+    /// Notes a write, or `None` for a failure.
     pub(crate) fn wrote(&self, written: Option<Instant>) {
         *self.written.lock().unwrap_or_else(PoisonError::into_inner) = written;
     }
 
-    /// Whether writing has worked a moment ago.
+    /// Whether a recent write succeeded.
     pub(crate) fn has_written(&self, now: Instant) -> bool {
         let written = *self.written.lock().unwrap_or_else(PoisonError::into_inner);
         let is_fresh = written.is_some_and(|written| now.saturating_duration_since(written) < PROOF_MAX);
@@ -81,13 +81,13 @@ impl Syncer {
     pub(crate) fn run(self) {
         while self.woken.recv().is_ok() {
             if self.stop.recv_timeout(UNSYNCED_MAX) != Err(RecvTimeoutError::Timeout) {
-                return; // Whoever opens it next finds the log as it is.
+                return; // The next process reads the log.
             }
             if self.health.is_unsynced.swap(false, Ordering::AcqRel) && sync(&self.file).is_err() {
                 self.health.needs_reopen.store(true, Ordering::Relaxed);
             }
             if self.health.is_long() {
-                let _ = self.keeper.try_send(()); // It has been told already.
+                let _ = self.keeper.try_send(()); // It is already notified.
             }
         }
     }
@@ -107,7 +107,7 @@ impl Checkpointer {
         let mut connection = None;
         while self.woken.recv().is_ok() {
             if self.health.is_long() && self.write_back(&mut connection).is_err() {
-                connection = None; // The writer comes by the same trouble, and says so.
+                connection = None; // The writer meets the same error, and reports it.
             }
         }
     }
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
     use crate::clock;
 
-    /// That writing works is believed for a while, so that whoever asks often does not write often.
+    /// A successful write counts for a while, so that frequent health checks do not write often.
     #[test]
     fn a_write_shows_for_a_while_that_writing_works() {
         let (health, now) = (WriterHealth::default(), clock::now());

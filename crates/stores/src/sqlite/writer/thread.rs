@@ -1,9 +1,8 @@
-//! The one thread that writes.
+//! The writer thread.
 //!
-//! Whatever is queued when it comes back from the disk goes into the next transaction, of all chats and all kinds: under
-//! load a sync is shared by hundreds, and without load nobody waits for window. Nobody is answered before the
-//! transaction is durable. One that fails is taken apart and tried piece by piece, so that a job that cannot be done does
-//! not take the others with it.
+//! Everything queued while the last transaction was written goes into the next one, whichever chat it is for: under load
+//! hundreds of jobs share a sync. Jobs are answered once the transaction is durable. A transaction that fails is split
+//! and its jobs are tried one by one, so that one bad job does not fail the others.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -31,31 +30,31 @@ use crate::sqlite::writer::sync::WriterHealth;
 use crate::sqlite::writer::tx::{CachedChat, LogEnd, WriteTx};
 use crate::store::{AppendRight, StoreError};
 
-/// How many chats the writer remembers.
+/// Chats in the cache at most.
 const CACHE_LEN_MAX: usize = 16_384;
-/// How many jobs in a row may fail before the rest of their batch is not even tried.
+/// Failures in a row after which the rest of a batch is not tried.
 const FAILURES_MAX: usize = 4;
 
-/// So many are answered from within their runtime. From outside, each that is woken costs a lock and perhaps a system
-/// call, and whoever reads or is read to stands behind all of them.
+/// From this many jobs on, answers are sent from a task of the runtime. From outside the runtime every wake-up costs a
+/// lock and perhaps a system call, and delays reads and deltas behind it.
 pub(crate) const CROWD_LEN: usize = 16;
 
-/// What a job needs of the disk.
+/// Durability that a job needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum DurabilityNeed {
-    /// Nothing: it only looks, behind everything that was queued before it.
+    /// None: the job only reads, after everything queued before it.
     Nothing,
-    /// That it survives the process.
+    /// Survives the process.
     Process,
-    /// That it survives a power cut.
+    /// Survives a power cut.
     Full,
 }
 
-/// Something to do. It may be done again after a rollback.
+/// A job of the writer. It may run again after a rollback.
 pub(crate) trait WriteJob: Send {
     fn needs(&self) -> DurabilityNeed;
     fn run(&mut self, tx: &mut WriteTx<'_>) -> Result<(), rusqlite::Error>;
-    /// Tells whoever waits: what came of it, or why it could not be done.
+    /// Answers the caller with the result, or with the reason why it could not run.
     fn answer(self: Box<Self>, failed: Option<StoreError>);
 }
 
@@ -64,7 +63,7 @@ pub(crate) struct ClosureJob<T, E, F> {
     pub(crate) needs: DurabilityNeed,
     pub(crate) run: F,
     pub(crate) done: Option<Result<T, E>>,
-    /// Goes back together with the function, so that what that holds is not taken apart here, while all others wait.
+    /// Returns the closure with the result, so that dropping what it holds does not delay the writer.
     pub(crate) reply: oneshot::Sender<(Result<T, E>, F)>,
 }
 
@@ -82,11 +81,11 @@ where
     }
 
     fn answer(self: Box<Self>, failed: Option<StoreError>) {
-        let _ = self.reply.send((outcome(self.done, failed), self.run)); // Whoever asked may have gone.
+        let _ = self.reply.send((outcome(self.done, failed), self.run)); // The caller may have dropped its future.
     }
 }
 
-/// Rows for the journal: the job of which there are most.
+/// Rows for the journal: the most frequent job.
 pub(crate) struct AppendJob {
     pub(crate) right: AppendRight,
     pub(crate) rows: Arc<[JournalRow]>,
@@ -111,18 +110,18 @@ impl WriteJob for AppendJob {
     }
 }
 
-/// What a job has said, unless it has to be done again.
+/// Result of a job, or the SQLite error after which it must run again.
 fn done<T, E>(said: Result<T, TxError<E>>) -> Result<Result<T, E>, rusqlite::Error> {
     match said {
         Ok(done) => Ok(Ok(done)),
-        Err(TxError::No(refusal)) => Ok(Err(refusal)),
+        Err(TxError::Refused(refusal)) => Ok(Err(refusal)),
         Err(TxError::Failed(error)) => Err(error),
     }
 }
 
-/// What whoever waits is told: what came of it, or why it could not be done.
+/// The answer for the caller.
 fn outcome<T, E: From<StoreError>>(done: Option<Result<T, E>>, failed: Option<StoreError>) -> Result<T, E> {
-    let unfinished = || StoreError::Unavailable("the writer did not come to it".into());
+    let unfinished = || StoreError::Unavailable("the writer did not run the job".into());
     match failed {
         Some(error) => Err(error.into()),
         None => done.unwrap_or_else(|| Err(unfinished().into())),
@@ -140,18 +139,18 @@ pub(crate) struct Writer {
     pub(crate) log: LogEnd,
     /// What the connection is set to.
     pub(crate) synchronous: DurabilityNeed,
-    /// Drafts whose rows should be merged.
+    /// Chats with drafts to merge.
     pub(crate) long: Vec<ChatId>,
-    /// Where most of those live who wait for answers.
+    /// Runtime of most callers.
     pub(crate) runtime: Option<Handle>,
 }
 
-/// The runtime that we are in, if it runs whether or not somebody waits for it.
+/// The current runtime, if it runs tasks by itself.
 pub(crate) fn runtime() -> Option<Handle> {
     Handle::try_current().ok().filter(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread)
 }
 
-/// Jobs that were done. They are answered when this is dropped, by whomever: also by a runtime that takes no more tasks.
+/// Jobs that ran. Answered on drop, so that a runtime that shuts down answers them too.
 struct Answers {
     jobs: Vec<Box<dyn WriteJob>>,
     failed: Option<StoreError>,
@@ -163,7 +162,7 @@ impl Drop for Answers {
     }
 }
 
-/// Nobody waits for a writer that is gone.
+/// Closes the queue when the writer ends, so that no caller waits for it.
 struct CloseOnDrop<'a>(&'a Queue);
 
 impl Drop for CloseOnDrop<'_> {
@@ -173,7 +172,7 @@ impl Drop for CloseOnDrop<'_> {
 }
 
 impl Writer {
-    /// Works until nobody can ask any more.
+    /// Runs until the queue is closed and empty.
     pub(crate) fn run(mut self, queue: &Queue) {
         let _last = CloseOnDrop(queue);
         let mut begun = clock::now();
@@ -207,7 +206,7 @@ impl Writer {
         }
     }
 
-    /// Does some jobs in one transaction, or none of them.
+    /// Runs jobs in one transaction: all or none.
     fn together(&mut self, jobs: &mut [Box<dyn WriteJob>]) -> Result<(), StoreError> {
         let needs = jobs.iter().map(|job| job.needs()).max().unwrap_or(DurabilityNeed::Nothing);
         self.transact(needs, |tx| jobs.iter_mut().try_for_each(|job| job.run(tx)))
@@ -286,19 +285,20 @@ impl Writer {
             failpoint!("sqlite-committed");
             self.health.wrote(Some(clock::now()));
             self.health.is_unsynced.store(needs == DurabilityNeed::Process, Ordering::Release);
-            let _ = self.syncer.try_send(()); // It has been told already.
+            let _ = self.syncer.try_send(()); // It is already notified.
         }
         Ok(log)
     }
 
-    /// Makes the connection anew. What was committed before is first written back and synced: a sync that failed may have
-    /// left less on the disk than the log seems to hold.
+    /// Reopens the connection. Runs a full checkpoint first: after a failed sync, less may be on the disk than the log
+    /// seems to hold.
     fn reopen(&mut self) -> Result<(), rusqlite::Error> {
         self.connection = None;
         let mut connection = connect::writing(&self.file).map_err(connect::as_sqlite)?;
         let is_partial: bool = connection.query_row("PRAGMA wal_checkpoint(FULL)", [], |row| row.get(0))?;
         if is_partial {
-            let why = "what was written before it failed cannot be written back while somebody reads".into();
+            let why =
+                "the disk failed, and earlier commits cannot be checkpointed while a read is open: try again".into();
             return Err(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_IOERR), Some(why)));
         }
         self.health.count_pages(&mut connection)?;

@@ -1,7 +1,7 @@
-//! What the writer has at hand inside a transaction.
+//! A transaction of the writer.
 //!
-//! **Invariant:** a job says no before it writes. So one that is refused leaves nothing behind, and the others of its
-//! transaction need not know.
+//! **Invariant:** a job that refuses does so before it writes. It leaves nothing behind, and the other jobs of its
+//! transaction are not affected.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -22,10 +22,10 @@ use crate::sqlite::setup::migrate;
 use crate::store::{AppendRight, Lease, StoreError, WriteError};
 use crate::tables::{self, Fetch};
 
-/// What the writer knows of a chat it has written to.
+/// A chat in the cache of the writer.
 #[derive(Debug)]
 pub(crate) struct CachedChat {
-    /// The chat's short name.
+    /// The chat's number.
     pub(crate) number: i64,
     pub(crate) chat: Chat,
     pub(crate) fence: Fence,
@@ -64,7 +64,7 @@ pub(crate) struct LogEnd {
     pub(crate) len: usize,
 }
 
-/// A transaction under way. What it leaves here counts once it is durable.
+/// A transaction in progress. Its effects are applied once it is durable.
 pub(crate) struct WriteTx<'a> {
     pub(crate) connection: &'a Connection,
     pub(crate) drafts: &'a OpenDrafts,
@@ -76,12 +76,12 @@ pub(crate) struct WriteTx<'a> {
 }
 
 impl WriteTx<'_> {
-    /// Writes what is there already: whether that works is all that is asked.
+    /// Writes an unchanged value, to test that writing works.
     pub(crate) fn touch(&self) -> Result<(), TxError<StoreError>> {
         Ok(self.connection.pragma_update(None, "user_version", migrate::SCHEMA)?)
     }
 
-    /// What is known of a chat.
+    /// The cached chat, read if it is not in the cache.
     pub(crate) fn cached<E: From<StoreError>>(&mut self, chat: ChatId) -> Result<&mut CachedChat, TxError<E>> {
         match self.cache.entry(chat) {
             Entry::Occupied(cached) => Ok(cached.into_mut()),
@@ -89,7 +89,7 @@ impl WriteTx<'_> {
         }
     }
 
-    /// What is known of a chat, for whoever holds it.
+    /// The cached chat, if the fence is the newest.
     pub(crate) fn held(
         &mut self,
         AppendRight { chat, fence }: AppendRight,
@@ -128,7 +128,7 @@ impl WriteTx<'_> {
         Ok(())
     }
 
-    /// Raises the fence: whoever held the chat before does not any more.
+    /// Grants a lease by raising the fence, which ends every earlier lease.
     pub(crate) fn acquire(&mut self, chat: ChatId) -> Result<Lease, TxError<WriteError>> {
         let floor = self.drafts.floor();
         let cached = self.cached(chat)?;

@@ -1,4 +1,4 @@
-//! The line to the database breaks while a transaction ends: nobody is told whether it happened, and it happens once.
+//! The connection breaks while a transaction ends: its outcome is unknown, and it is applied once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -112,7 +112,7 @@ fn attempted() -> Fact {
 /// I2, I4, CS01: whatever was under way when the line broke has happened once in the end, and everybody is told. What it used
 /// is counted once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_ends_in_the_dark_happens_once() {
+async fn a_commit_with_a_lost_answer_is_applied_once() {
     for place in [Where::Going, Where::Coming] {
         for breaks in 1..=3 {
             let url = database();
@@ -151,7 +151,7 @@ async fn what_ends_in_the_dark_happens_once() {
     }
 }
 
-/// I21: a chat that was taken in the dark was given to nobody. Whoever takes it in the end finds that nobody had it since.
+/// I21: an acquisition with a lost answer grants no lease. The next one reports that no other process had the chat.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_taking_that_was_not_answered_counts_for_nobody() {
     for place in [Where::Going, Where::Coming] {
@@ -180,7 +180,7 @@ async fn a_taking_that_was_not_answered_counts_for_nobody() {
 
 /// A process that stands still in the middle of a transaction loses it, and with it the locks that everybody waits for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_stands_still_keeps_no_lock() {
+async fn a_stopped_process_keeps_no_lock() {
     let url = database();
     let line = Line::new(&url, Where::Nowhere).await;
     let (statement_max, quiet) = (Duration::from_millis(500), Duration::from_secs(600));

@@ -34,7 +34,7 @@ async fn a_damaged_message_harms_its_own_chat_alone() {
     }
 }
 
-/// What a process has journalled of some chats is damaged. Whoever takes over its chats finds the others whole.
+/// Journal rows of some chats are damaged. A takeover finds the other chats complete.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_damaged_batch_harms_its_own_chats_alone() {
     let url = database();

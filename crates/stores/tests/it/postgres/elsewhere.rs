@@ -25,7 +25,7 @@ impl Elsewhere {
     }
 }
 
-/// I3, CS04: those who watch in another process see the same, draft included.
+/// I3, CS04: subscribers in another process see the same, draft included.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn watchers_of_another_process_see_what_is_there() {
     watchers::every_watcher_sees_what_is_there(Elsewhere::store().await).await;
@@ -52,7 +52,7 @@ async fn deleting_and_making_cross_processes() {
     deleting::nothing_is_left_of_a_deleted_chat(Elsewhere::store().await).await;
     deleting::a_deleted_chat_can_be_made_anew(Elsewhere::store().await).await;
     making::a_fork_is_a_chat_of_its_own(Elsewhere::store().await).await;
-    making::what_was_said_is_found_by_its_words(Elsewhere::store().await).await;
+    making::messages_are_found_by_their_words(Elsewhere::store().await).await;
 }
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! A server that speaks TLS, and who is believed to be it.
+//! A server with TLS, and the verification of its certificate.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use everturn_stores::postgres::PostgresOptions;
 use everturn_stores::{Postgres, StoreExt as _};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 
-/// Somebody whose word is taken for who a server is.
+/// A certificate authority.
 struct Authority {
     issuer: Issuer<'static, KeyPair>,
     root: PathBuf,
@@ -46,7 +46,7 @@ async fn tried(server: &Server, query: &str) -> Result<String, String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_the_server_is_is_checked_as_far_as_asked() {
+async fn the_certificate_is_verified_as_configured() {
     let dir = tempfile::tempdir().expect("a directory can be made");
     let (ours, strange) = (Authority::new(dir.path(), "ours"), Authority::new(dir.path(), "strange"));
     let (ours_file, strange_file) = (ours.root.display(), strange.root.display());

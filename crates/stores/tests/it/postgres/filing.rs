@@ -1,4 +1,4 @@
-//! Where the rows of a draft lie, and that nobody misses any.
+//! Rows of a draft are found in the tail and in the filed drafts.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ fn in_drafts(url: &str) -> u64 {
     count(url, "coalesce(sum(len), 0) FROM drafts")
 }
 
-/// A draft is whole wherever its rows lie: for whoever holds it, takes it again, or watches from another process.
+/// A draft is complete wherever its rows are: for its holder, a later holder, and subscribers of another process.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_draft_is_whole_wherever_it_lies() {
     let url = database();
@@ -95,9 +95,9 @@ async fn many_chats_share_a_row() {
     assert_eq!(count(&url, "count(*) FROM drafts"), 40);
 }
 
-/// What another process has left behind is filed by whoever takes one of its chats, for all of them.
+/// Rows of a dead process are filed by the process that takes one of its chats, for all of its chats.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_dead_leave_behind_is_filed() {
+async fn rows_of_a_dead_process_are_filed() {
     let url = database();
     let (one, two) = (open(&url, PostgresOptions::default()).await, open(&url, PostgresOptions::default()).await);
     let mut leases = Vec::new();
@@ -119,7 +119,7 @@ async fn what_the_dead_leave_behind_is_filed() {
     }
 }
 
-/// If nobody takes one of its chats, the next process that starts files it.
+/// If none of its chats is taken, the next process that starts files the rows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_start_files_what_was_left_behind() {
     let url = database();

@@ -76,7 +76,7 @@ mod tokio_stop {
     }
 }
 
-/// I1, I4: whoever was told yes has it, whoever writes goes on where they were, and nobody has to do anything about it.
+/// I1, I4: what was acknowledged is stored, writers continue where they were, and no operator has to act.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_accepted_is_lost_when_the_server_restarts() {
     let server = Arc::new(Server::start().expect("a server can be started"));
@@ -236,7 +236,7 @@ async fn a_crowd_keeps_no_driver_waiting() {
     assert!(crowd.join_all().await.iter().all(|asked| *asked == Ok(None)), "and the crowd is served");
 }
 
-/// Whoever asks for a file reads bytes, which drivers do as well, but not over the drivers' connections.
+/// A client that requests a file reads bytes, as drivers do, but not over the drivers' connections.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crowd_that_wants_files_keeps_no_driver_waiting() {
     let url = database();
@@ -282,7 +282,7 @@ async fn a_statement_does_not_wait_for_ever() {
 
 /// I4: what the database undoes, to have an order or to end a deadlock, is done again, and has happened once in the end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_database_undoes_is_done_again() {
+async fn a_rolled_back_transaction_is_retried() {
     let undo = "CREATE SEQUENCE tries; CREATE FUNCTION undo() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
         IF nextval('tries') <= 2 THEN RAISE EXCEPTION 'on purpose' USING ERRCODE = TG_ARGV[0]; END IF; RETURN NEW; END $$";
     for code in ["40001", "40P01"] {
@@ -327,7 +327,7 @@ async fn a_database_that_is_not_there_is_an_error() {
     assert!(matches!(Postgres::open(&nowhere, options()).await.map(drop), Err(StoreError::Unavailable(_))));
 }
 
-/// Whoever writes while the database is only a standby waits until it is the primary, and is not turned away.
+/// A write while the database is a standby waits until it is the primary, and does not fail.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failover_is_waited_for() {
     let server = Arc::new(Server::start().expect("a server can be started"));

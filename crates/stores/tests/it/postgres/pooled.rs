@@ -57,9 +57,9 @@ async fn a_pooler_changes_nothing() {
     make(&one, 1).await;
 }
 
-/// CS04: listening through it would hear nothing, so it is not tried, nor is a lock taken that would be anybody's. Then whoever looks now and then finds what others did, and misses nothing.
+/// CS04: through a pooler a process neither listens nor takes a session lock. It polls instead, and misses nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_listens_through_a_pooler_finds_by_looking() {
+async fn a_store_behind_a_pooler_polls() {
     let Some((server, pooler)) = pooled() else { return };
     database(&server, "deaf");
     psql(&server.url("deaf"), "ALTER DATABASE deaf SET log_statement = 'all'").expect("it can be changed");

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use super::outage::{RETRY_MAX, lock, unlock};
 use super::{database, make, open};
 
-/// Five connections for whoever asks, of which searches have two.
+/// Five connections for clients, two of them for searches.
 fn options() -> PostgresOptions {
     PostgresOptions {
         connections_max: 16,
@@ -26,7 +26,7 @@ fn search(crowd: &mut JoinSet<usize>, store: &Arc<Postgres>) -> tokio::task::Abo
     crowd.spawn(async move { store.headings(&query).await.expect("it is found in the end").len() })
 }
 
-/// How many searches the database is busy with, while nobody may read what was said.
+/// Number of searches that run in the database while the messages are locked.
 fn searching(url: &str) -> usize {
     let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'spoken'::regclass";
     psql(url, waits).expect("it can be asked").trim().parse().expect("a number")
@@ -59,7 +59,7 @@ async fn searches_keep_nobody_else_waiting() {
     assert_eq!(crowd.join_all().await, [0; 20], "and every search has its turn");
 }
 
-/// The database goes on with a search when the client has hung up, so it still counts: who hangs up and asks again makes no
+/// The database continues a search after its client hung up, so it still counts: repeating a search makes no
 /// more of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_search_keeps_its_place_when_nobody_waits_for_it_any_more() {
@@ -83,7 +83,7 @@ async fn a_search_keeps_its_place_when_nobody_waits_for_it_any_more() {
     assert_eq!(crowd.join_all().await, [0], "and has its turn");
 }
 
-/// Who does not get to it in time is told so, instead of waiting for ever behind others.
+/// A search that gets no permit in time fails, instead of waiting for ever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_search_that_finds_no_place_in_time_is_turned_away() {
     let url = database();
@@ -94,7 +94,7 @@ async fn a_search_that_finds_no_place_in_time_is_turned_away() {
     while searching(&url) < 2 {}
     let query = ChatQuery { text: "kelp".into(), ..ChatQuery::default() };
     let refused = store.headings(&query).await.expect_err("there is no place");
-    assert!(refused.to_string().contains("too many search at once"), "{refused}");
+    assert!(refused.to_string().contains("too many searches at once"), "{refused}");
     unlock(&url, locked);
     assert_eq!(crowd.join_all().await, [0, 0]);
 }

@@ -1,4 +1,4 @@
-//! Two processes on one database: who holds a chat, who may take it, and what they hear of each other.
+//! Two processes on one database: leases, takeovers and hints.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -58,7 +58,7 @@ fn everything(url: &str) -> String {
     ["chats", "inbox", "messages", "spoken", "drafts", "tail", "attempts", "calls", "blobs", "used"].map(of).concat()
 }
 
-/// CS16, CS17: a chat stays with whoever holds it and is alive; given back, it is free at once.
+/// CS16, CS17: a chat stays with a living holder; released, it is free at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_chat_is_free_when_it_was_given_back_and_not_before() {
     let url = database();
@@ -136,7 +136,7 @@ async fn a_silent_process_lets_go_before_it_is_given_up() {
     two.commit(&mut taken, &[]).await.expect("the lease is ours");
 }
 
-/// Whoever finds a process silent for too long tells everybody to look for its chats.
+/// A process that finds another one silent for too long notifies all processes to look for its chats.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_chats_of_a_silent_process_are_looked_for() {
     let url = database();
@@ -252,8 +252,8 @@ async fn a_restarted_process_takes_its_chats_at_once() {
     again.commit(&mut taken, &[]).await.expect("the lease is ours");
 }
 
-/// I6: the bytes that come with a delta are stored if it is. Whoever was given up, and has not heard of it, changes no row:
-/// not while nobody has taken its chat, nor afterwards, nor when that is gone.
+/// I6: the bytes of a delta are stored only with it. A process with a row that was removed without its knowledge changes no
+/// row: neither before its chat is taken, nor afterwards, nor after the chat is deleted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_that_was_given_up_stores_no_bytes() {
     let file = File { name: "a".into(), media_type: "a/b".into(), bytes: Some([7; 99].into()), meta: Meta::new() };

@@ -1,4 +1,4 @@
-//! Reads that somebody holds, and does not ask how far they are.
+//! Reads with futures that are held and not polled.
 
 use std::future::poll_fn;
 use std::pin::Pin;

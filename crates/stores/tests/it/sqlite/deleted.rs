@@ -53,7 +53,7 @@ async fn no_row_is_left_of_a_deleted_chat() {
 /// A row of the journal holds what several chats said at the same moment. Deleting one of them takes its words alone:
 /// what the others said is there for readers, and for the next process.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_others_said_at_the_same_moment_stays() {
+async fn concurrent_appends_of_other_chats_stay() {
     const ROUNDS: usize = 200;
     let dir = Scratch::new();
     let store = open(&dir);

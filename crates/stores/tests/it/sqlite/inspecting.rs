@@ -24,7 +24,7 @@ fn grave(dir: impl AsRef<Path>) -> Vec<String> {
 
 /// Whatever a store was made to keep, nothing is wrong with it, while it is in use and after.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_stores_write_is_in_order() {
+async fn healthy_stores_have_no_defects() {
     let dir = Scratch::new();
     let store = open(&dir);
     generated::any_life_of_a_chat_is_stored_as_it_was(store.clone()).await;
@@ -60,7 +60,7 @@ async fn broken(sql: &str) -> Vec<String> {
 
 /// Every kind of broken row is found, and told without stumbling over it.
 #[tokio::test]
-async fn what_is_broken_is_told() {
+async fn every_defect_is_reported() {
     for (sql, told) in [
         ("UPDATE messages SET body = '{'", "message 1 cannot be read"),
         ("UPDATE messages SET body = replace(body, '\"v\":1', '\"v\":9')", "upgrade"),

@@ -77,7 +77,7 @@ fn is_kept(dir: &Path, before: &Tables, what: &str) {
 
 /// PR18: what older releases have stored is brought up to date row by row, and its chats go on.
 #[tokio::test]
-async fn what_older_releases_have_stored_is_kept() {
+async fn data_of_older_releases_is_readable() {
     for schema in 1..=SCHEMAS.len() {
         let dir = Scratch::new();
         let before = make(dir.as_ref(), schema);

@@ -1,4 +1,4 @@
-//! What a data directory says to whoever wants to use it.
+//! Opening a data directory.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ fn refused(dir: impl AsRef<std::path::Path>) -> OpenError {
     Sqlite::open(dir.as_ref(), &SqliteOptions::default()).expect_err("it must be refused")
 }
 
-/// A second process is told which directory it is and who has it, and changes nothing. Then it is its turn.
+/// A second process gets an error with the directory and its owner, and changes nothing. Later it can open it.
 #[tokio::test]
 async fn one_process_at_a_time() {
     let dir = Scratch::new();
@@ -59,8 +59,8 @@ fn a_newer_schema_is_refused_with_both_numbers() {
     assert_eq!(found, 99);
 }
 
-/// What a directory holds, by name; but for the lock, which is whoever's that asked last, and the index of the log, which is
-/// made anew by everybody who reads one.
+/// Files of a directory by name, without the lock, which changes with every attempt, and the index of the log, which
+/// every reader creates anew.
 fn files(dir: impl AsRef<std::path::Path>) -> BTreeMap<OsString, Vec<u8>> {
     let all = std::fs::read_dir(dir).unwrap().map(Result::unwrap);
     let ours = all.filter(|file| file.file_name() != "lock" && file.file_name() != "everturn.db-shm");
@@ -69,7 +69,7 @@ fn files(dir: impl AsRef<std::path::Path>) -> BTreeMap<OsString, Vec<u8>> {
 
 /// PR18: what is refused is not changed by a byte, whatever way it is written in, and no file comes to lie beside it.
 #[test]
-fn what_is_refused_is_left_as_it_was() {
+fn a_refused_directory_stays_unchanged() {
     let newer =
         "PRAGMA journal_mode = wal; PRAGMA application_id = 0x65766572; CREATE TABLE t (x); PRAGMA user_version = 99";
     let foreign = "PRAGMA journal_mode = delete; CREATE TABLE theirs (x)";
@@ -79,7 +79,7 @@ fn what_is_refused_is_left_as_it_was() {
         let database = Connection::open(dir.as_ref().join("everturn.db")).unwrap();
         database.execute_batch(sql).unwrap();
         for (name, bytes) in files(&dir) {
-            std::fs::write(killed.as_ref().join(name), bytes).unwrap(); // As if nobody had closed it.
+            std::fs::write(killed.as_ref().join(name), bytes).unwrap(); // As after a kill.
         }
         database.close().unwrap();
         for dir in [dir, killed] {
@@ -206,7 +206,7 @@ async fn a_text_that_cannot_be_read_harms_its_own_chat_alone() {
     witness.agrees().await;
 }
 
-/// The same of deltas. A row of the log that does not even say whose they are is lost.
+/// Damaged deltas. A row of the log without readable heads is lost.
 #[tokio::test]
 async fn deltas_that_cannot_be_read_harm_their_own_chat_alone() {
     let dir = Scratch::new();

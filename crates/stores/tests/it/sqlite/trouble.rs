@@ -39,14 +39,14 @@ fn shim(dir: &Path) -> PathBuf {
     library
 }
 
-/// I21, CS04, CS06: a write that the disk refuses is refused and told to nobody, what was accepted stays, reading goes on,
+/// I21, CS04, CS06: a write that the disk refuses fails and notifies no subscriber, accepted data stays, reading goes on,
 /// and once the disk works everything does: without a restart, and after one.
 #[test]
-fn what_was_accepted_outlives_a_failing_disk() {
+fn accepted_data_outlives_a_failing_disk() {
     plays("lives_with_a_failing_disk", &[("EVERTURN_TROUBLE", "trouble")]);
 }
 
-/// Plays a part in another process whose disk does what is said in a file.
+/// Runs a part in another process with a disk that behaves as a file says.
 fn plays(part: &str, files: &[(&str, &str)]) {
     let dir = Scratch::new();
     let library = shim(dir.as_ref());
@@ -121,8 +121,8 @@ fn next_row(witness: &Witness<Sqlite>) -> JournalRow {
     JournalRow { seq: newest.seq.next(), at: Timestamp(0), delta: Arc::new(text("never")), ..newest.clone() }
 }
 
-/// I21: a store on a disk that does not take anything is not ready, whether or not somebody has tried to write; and it
-/// is again once the disk works, though nobody but whoever asks that writes to it.
+/// I21: a store on a disk that refuses writes is not ready, even if nothing was written yet; and it is ready again once
+/// the disk works, although only the health check writes.
 #[test]
 fn a_store_that_cannot_write_is_not_ready() {
     plays("asks_whether_it_is_ready", &[("EVERTURN_TROUBLE", "trouble")]);
@@ -194,7 +194,7 @@ async fn a_read_only_disk_is_survived() {
     let store = open(disk.0.join("data"));
     let mut witness = Witness::in_a_turn(&store, 1).await;
     witness.journal(vec![attempt(), text("Hel")]).await;
-    drop((store, witness.store)); // Nobody has a file open for writing, or the system would not let it become read-only.
+    drop((store, witness.store)); // A file that is open for writing cannot become read-only.
     disk.remount("ro");
     let refused = Sqlite::open(&disk.0.join("data"), &SqliteOptions::default()).unwrap_err();
     assert!(matches!(&refused, OpenError::Dir { why, .. } if why.kind() == ErrorKind::ReadOnlyFilesystem), "{refused}");
@@ -206,7 +206,7 @@ async fn a_read_only_disk_is_survived() {
 /// I1, I3: what is accepted or committed is on the disk when it is answered. A delta is a moment later, or at once if that
 /// is wanted.
 #[test]
-fn what_is_answered_is_synced() {
+fn acknowledged_writes_are_synced() {
     plays("counts_syncs", &[("EVERTURN_SYNCS", "syncs")]);
 }
 

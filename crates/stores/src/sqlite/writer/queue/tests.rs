@@ -1,4 +1,4 @@
-//! Who waits for whom, and who does not.
+//! When jobs wait for others, and when they do not.
 
 use std::sync::Arc;
 use std::thread::{JoinHandle, spawn};
@@ -44,7 +44,7 @@ async fn waiting(queue: &Arc<Queue>, what_for: WriterState) -> JoinHandle<Option
 }
 
 #[tokio::test]
-async fn whoever_is_alone_is_served_at_once() {
+async fn a_single_job_runs_at_once() {
     for needs in [DurabilityNeed::Nothing, DurabilityNeed::Process, DurabilityNeed::Full] {
         let queue = Arc::new(Queue::new(HOURS));
         let taken = waiting(&queue, WriterState::WaitingForAny).await;
@@ -85,7 +85,7 @@ async fn appends_do_not_wait_when_they_are_many_or_nobody_else_comes() {
 }
 
 #[tokio::test]
-async fn those_who_find_it_full_wait_for_room() {
+async fn callers_of_a_full_queue_wait_for_room() {
     let queue = Arc::new(Queue::new(HOURS));
     let crowd: Vec<_> = (0..QUEUE_LEN_MAX + 10)
         .map(|_| {
@@ -104,7 +104,7 @@ async fn those_who_find_it_full_wait_for_room() {
 }
 
 #[tokio::test]
-async fn what_waits_is_done_before_the_end_and_nothing_comes_after_it() {
+async fn queued_jobs_run_before_the_end_and_none_after_it() {
     let queue = Arc::new(Queue::new(HOURS));
     put(&queue, DurabilityNeed::Process).await;
     put(&queue, DurabilityNeed::Process).await;
@@ -116,7 +116,7 @@ async fn what_waits_is_done_before_the_end_and_nothing_comes_after_it() {
 }
 
 #[tokio::test]
-async fn nobody_waits_for_a_writer_that_is_gone() {
+async fn callers_do_not_wait_for_a_writer_that_ended() {
     let queue = Arc::new(Queue::new(HOURS));
     while queue.len() < QUEUE_LEN_MAX {
         put(&queue, DurabilityNeed::Full).await;

@@ -1,4 +1,4 @@
-//! Chats are made: empty, or with what was said in another.
+//! Creating chats: empty, or as a fork of another one.
 
 use std::sync::Arc;
 
