@@ -11,7 +11,7 @@ use everturn::core::ids::{ChatId, Seq, Timestamp};
 use everturn::core::message::{CallVerdict, Stop};
 use everturn::core::status::Status;
 use everturn::core::view::JournalRow;
-use everturn::stores::{Loaded, Store as _, StoreError, StoreExt as _};
+use everturn::stores::{Loaded, Store as _, StoreError, StoreExt as _, SubmitError};
 use everturn::{Agent, Drivers, Engine, Policy, ToolContext, ToolError, tool};
 use everturn_understudy::{Understudy, call, cut, hang, script, stop, text, wait};
 use serde_json::{Value, json};
@@ -305,4 +305,20 @@ async fn a_journal_that_does_not_add_up_is_said_so() {
     assert!(matches!(&told.0, StoreError::Unreadable(why) if why.contains("call slot 7")), "{told:?}");
     assert_eq!(told.0, told.1);
     assert_eq!(never.requests().len(), asked);
+}
+
+/// A store may accept commands of a chat with damaged messages. The engine refuses them, so that they do not pile up.
+#[tokio::test(start_paused = true)]
+async fn a_damaged_chat_takes_no_commands() {
+    let store = Arc::new(Stepwise::default());
+    let never = Understudy::improvising(|_| script([hang()]));
+    let builder = Engine::builder().store(store.clone()).provider(never).agent("it", agent());
+    let engine = builder.seed(1).starting_at(Timestamp(0)).start();
+    let chat = engine.create("it").await.unwrap();
+    store.damage();
+    chat.send("accepted before the damage is known").await.unwrap();
+    sleep(Duration::from_secs(1)).await;
+    let refused = chat.send("again").await;
+    assert!(matches!(refused, Err(SubmitError::Store(StoreError::Damaged(_)))), "{refused:?}");
+    assert_eq!(store.inbox(chat.id()).await.unwrap().len(), 1);
 }

@@ -46,6 +46,7 @@ pub struct Steps {
     is_away: AtomicBool,
     at_start: Mutex<Option<Between>>,
     has_lapsed: AtomicBool,
+    is_damaged: AtomicBool,
 }
 
 /// How a write goes wrong.
@@ -97,6 +98,11 @@ impl Steps {
     /// Cannot write any more.
     pub fn fail_always(&self) {
         self.is_away.store(true, Ordering::SeqCst);
+    }
+
+    /// Cannot read messages any more. Commands are still stored, as in Postgres when a page of messages is damaged.
+    pub fn damage(&self) {
+        self.is_damaged.store(true, Ordering::SeqCst);
     }
 
     /// Can write again.
@@ -239,6 +245,9 @@ impl StoreLayer for Steps {
 
     async fn load_held(&self, lease: &Lease, part: LoadPart) -> Result<Loaded, WriteError> {
         self.loads.fetch_add(1, Ordering::SeqCst);
+        if part == LoadPart::All && self.is_damaged.load(Ordering::SeqCst) {
+            return Err(StoreError::Damaged("on purpose".into()).into());
+        }
         slowly(self.memory.load_held(lease, part)).await
     }
 
