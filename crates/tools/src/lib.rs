@@ -1,7 +1,7 @@
 //! Tools for agents: processes that are confined by the kernel and leave nothing behind.
 //!
-//! A model's tool call starts programs that nobody reviewed. Two things must hold whatever they do: they reach only what
-//! the operator's [`Policy`] gives them, and they end when they should, with everything they started. [`confine`] is the
+//! A model's tool call starts programs that were not reviewed. Two things must hold whatever they do: they reach only what
+//! the operator's [`AccessPolicy`] gives them, and they end when they should, with everything they started. [`confine`] is the
 //! first: Landlock, seccomp and resource limits, and a mount namespace of the system's bubblewrap where that works.
 //! [`supervisor`] is the second: each tool process has a small parent of its own, which adopts every orphan below it and
 //! kills all of them when the command ends, when it is told to, or when the daemon dies.
@@ -26,14 +26,15 @@
 //! }
 //! ```
 
+mod clock;
 pub mod confine;
 pub mod supervisor;
 mod wire;
 pub mod workspace;
 
 pub use confine::probe::{Level, Probe};
-pub use supervisor::{Command, Ended, Running};
-pub use wire::{Access, Network, Policy};
+pub use supervisor::{Ended, RunningCommand, ToolCommand};
+pub use wire::{Access, AccessPolicy, Network};
 pub use workspace::Workspace;
 
 /// Takes over if this process was started as a helper, and returns otherwise. Call it first in `main`.

@@ -27,7 +27,7 @@ use tokio::net::unix::pipe;
 
 use crate::confine::Bubblewrap;
 use crate::confine::probe::Level;
-use crate::wire::{Confinement, Policy, Report, StartRequest};
+use crate::wire::{AccessPolicy, Confinement, Report, StartRequest};
 
 /// The argument that makes this program a supervisor.
 pub const ROLE: &str = "__everturn-supervise";
@@ -40,7 +40,7 @@ const GRACE: Duration = Duration::from_secs(1);
 
 /// A command to start.
 #[derive(Debug, Clone)]
-pub struct Command {
+pub struct ToolCommand {
     argv: Vec<String>,
     environment: BTreeMap<String, String>,
     directory: PathBuf,
@@ -76,7 +76,7 @@ pub struct Ended {
     pub killed: usize,
 }
 
-impl Command {
+impl ToolCommand {
     /// A command that starts in a directory, with an empty environment, reads nothing, and is not confined.
     pub fn new(argv: impl IntoIterator<Item = impl Into<String>>, directory: impl Into<PathBuf>) -> Self {
         Self {
@@ -92,7 +92,7 @@ impl Command {
     }
 
     /// Confines it, as far as the machine's level goes. [`Level::Files`] starts no commands.
-    pub fn confine(mut self, policy: Policy, level: Level) -> io::Result<Self> {
+    pub fn confine(mut self, policy: AccessPolicy, level: Level) -> io::Result<Self> {
         self.confinement = match level {
             Level::Full => Confinement::Namespace(policy),
             Level::Partial => Confinement::Kernel(policy),
@@ -125,7 +125,7 @@ impl Command {
     }
 
     /// Starts it under a supervisor of its own.
-    pub async fn start(self) -> io::Result<Running> {
+    pub async fn start(self) -> io::Result<RunningCommand> {
         let (ours, theirs) = Socket::pair()?;
         let (output, output_end) = io::pipe()?;
         let (errors, errors_end) = match self.errors {
@@ -157,7 +157,7 @@ impl Command {
         send(&ours, &input_end, &request)?;
         drop(input_end);
         ours.set_nonblocking(true)?;
-        let mut running = Running {
+        let mut running = RunningCommand {
             pid: 0,
             stdout: pipe::Receiver::from_owned_fd(output.into())?,
             stderr: errors.map(|errors| pipe::Receiver::from_owned_fd(errors.into())).transpose()?,
@@ -176,7 +176,7 @@ impl Command {
 
 /// A command that was started. Dropping it ends the command and everything it started.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningCommand {
     /// The command's process.
     pub pid: i32,
     /// What it prints.
@@ -189,7 +189,7 @@ pub struct Running {
     child: tokio::process::Child,
 }
 
-impl Running {
+impl RunningCommand {
     /// Waits until the command has ended and nothing of it is left. May be dropped and called again.
     pub async fn wait(&mut self) -> io::Result<Ended> {
         let report = self.report().await?;

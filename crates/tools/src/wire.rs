@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// What a process may reach.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Policy {
+pub struct AccessPolicy {
     /// The directory it works in.
     pub workspace: PathBuf,
     /// Whether it may change files there.
@@ -38,7 +38,7 @@ pub enum Network {
     On,
 }
 
-impl Policy {
+impl AccessPolicy {
     /// Reading the workspace and the system's programs; no network, no changes.
     pub fn reading(workspace: impl Into<PathBuf>) -> Self {
         Self {
@@ -62,9 +62,9 @@ pub(crate) enum Confinement {
     /// Not at all: the operator said so.
     Off,
     /// Landlock and seccomp.
-    Kernel(Policy),
-    /// The same, inside a mount namespace of bubblewrap.
-    Namespace(Policy),
+    Kernel(AccessPolicy),
+    /// Landlock and seccomp, inside a mount namespace of bubblewrap.
+    Namespace(AccessPolicy),
 }
 
 /// The first and only message of a program to a supervisor: what to start.

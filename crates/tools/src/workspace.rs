@@ -2,7 +2,7 @@
 //!
 //! None of them touches a file from the daemon's own process. File tools run in a short-lived confined process that sees
 //! nothing but the workspace, so the kernel and not a comparison of paths keeps them inside; commands run as
-//! [`Command`](crate::Command)s under the same policy.
+//! [`ToolCommand`](crate::ToolCommand)s under the same policy.
 
 mod file_tools;
 mod files;
@@ -18,7 +18,7 @@ use everturn::SharedTool;
 use everturn::core::ids::ChatId;
 
 use crate::confine::probe::Level;
-use crate::wire::{Access, Network, Policy};
+use crate::wire::{Access, AccessPolicy, Network};
 
 /// The argument that makes this program the confined process of the file tools.
 pub const ROLE: &str = "__everturn-files";
@@ -58,7 +58,7 @@ impl Workspace {
         self
     }
 
-    /// Uses another executable for the helper processes; see [`Command::with_helper`](crate::Command::with_helper).
+    /// Uses another executable for the helper processes; see [`ToolCommand::with_helper`](crate::ToolCommand::with_helper).
     #[must_use]
     pub fn with_helper(mut self, executable: impl Into<PathBuf>) -> Self {
         self.helper = executable.into();
@@ -75,8 +75,8 @@ impl Workspace {
     }
 
     /// What a command may reach.
-    pub(crate) fn policy(&self, access: Access) -> Policy {
-        Policy {
+    pub(crate) fn policy(&self, access: Access) -> AccessPolicy {
+        AccessPolicy {
             workspace: self.root.clone(),
             access,
             network: self.network,

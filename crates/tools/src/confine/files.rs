@@ -8,7 +8,7 @@ use landlock::{
 };
 
 use super::ConfineError;
-use crate::wire::{Access, Network, Policy};
+use crate::wire::{Access, AccessPolicy, Network};
 
 /// What programs need in order to run: themselves, their libraries and the system's settings.
 pub(super) const SYSTEM: [&str; 8] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/nix/store"];
@@ -22,7 +22,7 @@ const REQUIRED: ABI = ABI::V3;
 
 /// Enters the domain of the policy. Refuses to go on with less than files need; what newer kernels add (TCP, devices,
 /// signals, abstract sockets) is used where it is there, and seccomp covers the network in any case.
-pub fn restrict(policy: &Policy) -> Result<(), ConfineError> {
+pub fn restrict(policy: &AccessPolicy) -> Result<(), ConfineError> {
     let mut ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
         .handle_access(AccessFs::from_all(REQUIRED))?
@@ -45,7 +45,7 @@ pub fn restrict(policy: &Policy) -> Result<(), ConfineError> {
     }
 }
 
-fn rules(policy: &Policy) -> Vec<(PathBuf, BitFlags<AccessFs>)> {
+fn rules(policy: &AccessPolicy) -> Vec<(PathBuf, BitFlags<AccessFs>)> {
     let read = AccessFs::from_read(ABI::V5);
     let all = AccessFs::from_all(ABI::V5) & !AccessFs::IoctlDev;
     let device = AccessFs::ReadFile | AccessFs::WriteFile;

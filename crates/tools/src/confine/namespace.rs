@@ -9,7 +9,7 @@ use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 
 use super::files::{SECRETS, SYSTEM};
-use crate::wire::{Access, Network, Policy};
+use crate::wire::{Access, AccessPolicy, Network};
 
 /// Where distributions install it.
 const PROGRAM: &str = "/usr/bin/bwrap";
@@ -45,7 +45,7 @@ impl Bubblewrap {
     }
 
     /// The command that runs `executable` as the confined child of `policy`; the child's own arguments follow.
-    pub(crate) fn command(&self, policy: &Policy, executable: &Path, directory: &Path) -> NamespaceCommand {
+    pub(crate) fn command(&self, policy: &AccessPolicy, executable: &Path, directory: &Path) -> NamespaceCommand {
         let mut mounts = Mounts::default();
         mounts.flags(&["--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]);
         if policy.network == Network::Off {

@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 use tokio::io::AsyncReadExt as _;
 
 use super::namespace::INSIDE;
-use crate::supervisor::Command;
-use crate::wire::Policy;
+use crate::supervisor::ToolCommand;
+use crate::wire::AccessPolicy;
 
 /// The argument that makes this program the child that tries to escape.
 pub const ROLE: &str = "__everturn-probe";
@@ -31,7 +31,7 @@ pub enum Level {
     Files,
     /// Landlock and seccomp: hooks inside a writable workspace are not protected.
     Partial,
-    /// The same inside a mount namespace.
+    /// Landlock and seccomp inside a mount namespace.
     Full,
 }
 
@@ -75,11 +75,11 @@ async fn try_level(level: Level, helper: &Path) -> io::Result<Vec<String>> {
     let scene = Scene::make()?;
     let helper = helper.canonicalize()?;
     let inside = if level == Level::Full { Path::new(INSIDE) } else { &helper };
-    let policy = Policy { also_read: vec![helper.clone()], ..Policy::writing(&scene.workspace) };
+    let policy = AccessPolicy { also_read: vec![helper.clone()], ..AccessPolicy::writing(&scene.workspace) };
     let argv = [inside.display().to_string(), ROLE.into()];
     let targets = [&scene.workspace, &scene.outside].map(|path| path.display().to_string());
     let argv = argv.into_iter().chain(targets).chain([scene.tcp.local_addr()?.to_string()]);
-    let command = Command::new(argv, &scene.workspace).with_helper(&helper).confine(policy, level)?;
+    let command = ToolCommand::new(argv, &scene.workspace).with_helper(&helper).confine(policy, level)?;
     let mut running = command.start().await?;
     let mut output = String::new();
     running.stdout.read_to_string(&mut output).await?;

@@ -7,7 +7,7 @@ use std::process::Command;
 use landlock::RulesetError;
 
 use super::{files, resources, syscalls};
-use crate::wire::Policy;
+use crate::wire::AccessPolicy;
 
 /// The exit code of a child that could not be confined. It is the shell's code for a command that cannot be run.
 pub const NOT_CONFINED: i32 = 126;
@@ -54,7 +54,7 @@ pub(crate) fn main(args: impl Iterator<Item = OsString>) -> i32 {
 }
 
 fn run(mut args: impl Iterator<Item = OsString>) -> Result<std::convert::Infallible, ConfineError> {
-    let policy: Policy = serde_json::from_str(&args.next().unwrap_or_default().to_string_lossy())?;
+    let policy: AccessPolicy = serde_json::from_str(&args.next().unwrap_or_default().to_string_lossy())?;
     let program = args.next().ok_or(ConfineError::NoCommand)?;
     apply(&policy)?;
     let cause = Command::new(&program).args(args).exec();
@@ -62,7 +62,7 @@ fn run(mut args: impl Iterator<Item = OsString>) -> Result<std::convert::Infalli
 }
 
 /// Confines this process and everything it will start.
-fn apply(policy: &Policy) -> Result<(), ConfineError> {
+fn apply(policy: &AccessPolicy) -> Result<(), ConfineError> {
     resources::limit()?;
     rustix::thread::set_no_new_privs(true)?;
     files::restrict(policy)?;

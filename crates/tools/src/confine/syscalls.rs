@@ -12,28 +12,28 @@ use seccompiler::{
 };
 
 use super::ConfineError;
-use crate::wire::{Access, Network, Policy};
+use crate::wire::{Access, AccessPolicy, Network};
 
 /// Set in the number of a system call of the x32 variant, which the filter would otherwise not recognise.
 #[cfg(target_arch = "x86_64")]
 const X32: i64 = 0x4000_0000;
 
 /// Installs the filters for this process and everything it will start.
-pub fn restrict(policy: &Policy) -> Result<(), ConfineError> {
+pub fn restrict(policy: &AccessPolicy) -> Result<(), ConfineError> {
     for program in programs(policy).map_err(|error| ConfineError::Syscalls(error.to_string()))? {
         apply_filter(&program).map_err(|error| ConfineError::Syscalls(error.to_string()))?;
     }
     Ok(())
 }
 
-fn programs(policy: &Policy) -> Result<[BpfProgram; 2], seccompiler::BackendError> {
+fn programs(policy: &AccessPolicy) -> Result<[BpfProgram; 2], seccompiler::BackendError> {
     // The flags of clone3 are in memory, where a filter cannot look. Without it the C library uses clone.
     let missing: BTreeMap<i64, Vec<SeccompRule>> = [(numbers::CLONE3, Vec::new())].into();
     Ok([compile(refused(policy)?, numbers::EPERM)?, compile(missing, numbers::ENOSYS)?])
 }
 
 /// The refused calls, each with the arguments for which it is refused; with none, always.
-fn refused(policy: &Policy) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::BackendError> {
+fn refused(policy: &AccessPolicy) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::BackendError> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
     let mut refuse = |number: i64, rule: Vec<SeccompRule>| {
         #[cfg(target_arch = "x86_64")]
@@ -186,7 +186,7 @@ mod tests {
     #[test]
     #[cfg(target_arch = "x86_64")]
     fn calls_of_the_x32_variant_are_refused_too() {
-        let rules = refused(&Policy::reading("/w")).expect("valid rules");
+        let rules = refused(&AccessPolicy::reading("/w")).expect("valid rules");
         let (x32, native): (Vec<i64>, Vec<i64>) = rules.keys().partition(|number| *number & X32 != 0);
         assert_eq!(x32, native.iter().map(|number| number | X32).collect::<Vec<_>>());
         assert!(native.contains(&numbers::SOCKET));
@@ -194,10 +194,10 @@ mod tests {
 
     #[test]
     fn a_policy_refuses_no_more_than_it_says() {
-        let count = |policy: &Policy| refused(policy).expect("valid rules").len();
-        let reading = Policy::reading("/w");
-        let writing = Policy::writing("/w");
-        let online = Policy { network: Network::On, ..writing.clone() };
+        let count = |policy: &AccessPolicy| refused(policy).expect("valid rules").len();
+        let reading = AccessPolicy::reading("/w");
+        let writing = AccessPolicy::writing("/w");
+        let online = AccessPolicy { network: Network::On, ..writing.clone() };
         assert!(count(&reading) > count(&writing) && count(&writing) > count(&online));
         assert!(!refused(&online).expect("valid rules").contains_key(&numbers::SOCKET));
     }

@@ -16,6 +16,7 @@ use rustix::process::{
 };
 
 use super::{STOP, tree};
+use crate::clock::now;
 use crate::confine::namespace::{NamespaceCommand, Placeholders};
 use crate::confine::{self};
 use crate::wire::{Confinement, Report, StartRequest};
@@ -158,9 +159,4 @@ fn tell(control: &mut UnixStream, report: &Report) -> io::Result<()> {
     let mut line = serde_json::to_vec(report)?;
     line.push(b'\n');
     control.write_all(&line)
-}
-
-#[expect(clippy::disallowed_methods, reason = "this process has no runtime whose clock could be paused")]
-fn now() -> Instant {
-    Instant::now()
 }

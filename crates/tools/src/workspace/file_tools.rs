@@ -18,7 +18,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use super::{ROLE, Workspace};
 use crate::confine::namespace::INSIDE;
 use crate::confine::probe::Level;
-use crate::supervisor::Command;
+use crate::supervisor::ToolCommand;
 use crate::wire::{Access, Edit, FileReply, FileRequest, Network, SearchRequest};
 
 /// How long a file tool may take.
@@ -210,7 +210,8 @@ impl<Input: FileInput> FileTool<Input> {
         let mut policy = workspace.policy(Input::ACCESS);
         policy.network = Network::Off;
         policy.also_read = vec![helper];
-        let command = Command::new([inside, ROLE.into()], &workspace.root).with_helper(&workspace.helper).with_pipes();
+        let command =
+            ToolCommand::new([inside, ROLE.into()], &workspace.root).with_helper(&workspace.helper).with_pipes();
         // Where commands cannot be confined this still is our own code, and answers only for its directory.
         let level = if workspace.level == Level::Files { Level::Off } else { workspace.level };
         let mut running = command.confine(policy, level)?.start().await?;

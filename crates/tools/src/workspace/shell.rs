@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::{Workspace, files};
 use crate::confine::probe::Level;
-use crate::supervisor::{Command, Ended, Running};
+use crate::supervisor::{Ended, RunningCommand, ToolCommand};
 use crate::wire::{Access, Network};
 
 /// Seconds a command may take, unless the call says otherwise.
@@ -69,7 +69,7 @@ impl Shell {
         Self { workspace }
     }
 
-    fn command(&self, input: &ShellInput) -> Result<Command, ToolError> {
+    fn command(&self, input: &ShellInput) -> Result<ToolCommand, ToolError> {
         let workspace = &self.workspace;
         let directory = files::resolve(&workspace.root, input.cwd.as_deref().unwrap_or("."))?;
         if !directory.is_dir() {
@@ -82,7 +82,7 @@ impl Shell {
         }
         let shell = ["/bin/bash", "/bin/sh"].into_iter().find(|shell| Path::new(shell).exists());
         let shell = shell.ok_or("there is no shell on this machine")?;
-        let mut command = Command::new([shell, "-c", &input.command], directory).with_helper(&workspace.helper);
+        let mut command = ToolCommand::new([shell, "-c", &input.command], directory).with_helper(&workspace.helper);
         for (name, value) in ENVIRONMENT {
             command = command.variable(name, value);
         }
@@ -149,7 +149,7 @@ impl Tool for Shell {
 }
 
 /// Collects what the command prints until nothing of it is left, and shows people the newest.
-async fn pump(running: &mut Running, output: &mut Output, context: &ToolContext) -> io::Result<()> {
+async fn pump(running: &mut RunningCommand, output: &mut Output, context: &ToolContext) -> io::Result<()> {
     let mut buffer = vec![0; 32 * 1024];
     loop {
         match running.stdout.read(&mut buffer).await? {

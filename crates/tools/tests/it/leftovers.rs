@@ -1,8 +1,8 @@
-//! A command ends with everything it started, whatever that is and whoever ends it.
+//! A command ends with everything it started, however it ends.
 
 use std::time::Duration;
 
-use everturn_tools::Command;
+use everturn_tools::ToolCommand;
 use tokio::io::AsyncReadExt as _;
 
 use crate::{Scratch, run, script, shell};
@@ -50,7 +50,7 @@ async fn a_command_has_the_given_environment_and_no_more_descriptors() {
 #[tokio::test]
 async fn a_program_that_is_missing_is_an_error_with_its_name() {
     let scratch = Scratch::new();
-    let missing = Command::new(["/no/such/program"], scratch.workspace()).with_helper(crate::HELPER);
+    let missing = ToolCommand::new(["/no/such/program"], scratch.workspace()).with_helper(crate::HELPER);
     let error = missing.start().await.unwrap_err().to_string();
     assert!(error.contains("/no/such/program cannot be run"), "{error}");
 }

@@ -8,7 +8,7 @@ mod workspace;
 
 use std::path::{Path, PathBuf};
 
-use everturn_tools::{Command, Ended, Level, Policy};
+use everturn_tools::{AccessPolicy, Ended, Level, ToolCommand};
 use tokio::io::AsyncReadExt as _;
 
 const HELPER: &str = env!("CARGO_BIN_EXE_everturn-tool-helper");
@@ -36,18 +36,18 @@ impl Scratch {
         self.root.path().join("outside")
     }
 
-    fn writing(&self) -> Policy {
-        Policy { temporary: Some(self.root.path().join("temporary")), ..Policy::writing(self.workspace()) }
+    fn writing(&self) -> AccessPolicy {
+        AccessPolicy { temporary: Some(self.root.path().join("temporary")), ..AccessPolicy::writing(self.workspace()) }
     }
 }
 
 /// A shell script in the workspace, with the paths of the scratch as variables.
-fn script(scratch: &Scratch, script: &str) -> Command {
+fn script(scratch: &Scratch, script: &str) -> ToolCommand {
     shell(script, &scratch.workspace()).variable("OUTSIDE", scratch.outside().to_string_lossy())
 }
 
-fn shell(script: &str, directory: &Path) -> Command {
-    Command::new(["/bin/bash", "-c", script], directory).variable("PATH", "/usr/bin:/bin").with_helper(HELPER)
+fn shell(script: &str, directory: &Path) -> ToolCommand {
+    ToolCommand::new(["/bin/bash", "-c", script], directory).variable("PATH", "/usr/bin:/bin").with_helper(HELPER)
 }
 
 /// The levels at which commands can be confined here. A machine without bubblewrap, user namespaces or Landlock has fewer.
@@ -59,7 +59,7 @@ async fn levels() -> Vec<Level> {
     [Level::Full, Level::Partial].into_iter().filter(|level| *level <= probe.level).collect()
 }
 
-async fn run(command: Command) -> (Ended, String) {
+async fn run(command: ToolCommand) -> (Ended, String) {
     let mut running = command.start().await.unwrap();
     let mut output = Vec::new();
     running.stdout.read_to_end(&mut output).await.unwrap();
@@ -67,6 +67,6 @@ async fn run(command: Command) -> (Ended, String) {
 }
 
 /// Runs a script at a level, and says what it printed.
-async fn confined(scratch: &Scratch, policy: Policy, level: Level, text: &str) -> String {
+async fn confined(scratch: &Scratch, policy: AccessPolicy, level: Level, text: &str) -> String {
     run(script(scratch, text).confine(policy, level).unwrap()).await.1
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use grep_matcher::Matcher as _;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
@@ -10,6 +10,7 @@ use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContex
 
 use super::look::{matcher, walk};
 use super::{SHOWN_BYTES_MAX, resolve, shown};
+use crate::clock::now;
 use crate::wire::{FileReply, SearchRequest};
 
 /// Matches that are shown.
@@ -122,9 +123,4 @@ impl Sink for &mut Hits {
         }
         Ok(true)
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "this process has no runtime whose clock could be paused")]
-fn now() -> Instant {
-    Instant::now()
 }
