@@ -32,7 +32,7 @@ use anyhow::{Context as _, bail};
 use everturn::core::ids::ModelId;
 use everturn::core::limits::Limits;
 use everturn::{Agent, Builder, Drivers};
-use everturn_server::{Bounds, DataDir, Listen, Network, Offered, Site, in_plain_words};
+use everturn_server::{DataDir, ListenAddress, ModelOffer, Network, ServerLimits, Site, in_plain_words};
 
 use budget::Spending;
 pub use connections::Connections;
@@ -64,7 +64,7 @@ pub struct Flags {
     /// Address to listen on (port 0: a free one), or unix: and the path of a socket. [default:
     /// 127.0.0.1:4140]
     #[arg(long, value_name = "ADDRESS")]
-    listen: Option<Listen>,
+    listen: Option<ListenAddress>,
     /// Allow an address that other machines can reach. Needs TLS: --tls-cert and --tls-key, or a --proxy.
     #[arg(long)]
     expose: bool,
@@ -147,7 +147,7 @@ pub struct Told<T> {
 /// The server's complete configuration.
 #[derive(Debug)]
 pub struct Config {
-    pub listen: Told<Listen>,
+    pub listen: Told<ListenAddress>,
     pub openness: Openness,
     pub hosts: Told<Vec<String>>,
     pub data: Told<PathBuf>,
@@ -222,7 +222,7 @@ impl Config {
             );
         }
         Ok(Self {
-            listen: usually(listen, Listen::Tcp((Ipv4Addr::LOCALHOST, PORT).into())),
+            listen: usually(listen, ListenAddress::Tcp((Ipv4Addr::LOCALHOST, PORT).into())),
             openness: openness(flags, &mut file, &set, from_file)?,
             hosts: reach::hosts(listed("--host", &flags.host, "EVERTURN_HOSTS", &set, file.hosts, from_file)?)?,
             data,
@@ -347,10 +347,10 @@ impl Config {
     }
 
     /// The server's limits, with the configured ones.
-    pub fn bounds(&self) -> Bounds {
-        let usual = Bounds::default();
+    pub fn bounds(&self) -> ServerLimits {
+        let usual = ServerLimits::default();
         let (running_max, streams_max) = (self.running_max.value, self.streams_max.value);
-        Bounds {
+        ServerLimits {
             running_max: running_max.unwrap_or(usual.running_max),
             streams_max: streams_max.unwrap_or(usual.streams_max),
             stream_time_max: Duration::from_secs(self.stream_seconds_max.value.get().into()),
@@ -359,10 +359,10 @@ impl Config {
     }
 
     /// The models a chat may choose: the configured list, or `usual`.
-    pub fn offered(&self, usual: Vec<Offered>) -> Vec<Offered> {
+    pub fn offered(&self, usual: Vec<ModelOffer>) -> Vec<ModelOffer> {
         match self.models.origin {
             Origin::Default => usual,
-            _ => self.models.value.iter().cloned().map(Offered::Model).collect(),
+            _ => self.models.value.iter().cloned().map(ModelOffer::Model).collect(),
         }
     }
 

@@ -13,7 +13,7 @@ use everturn::core::ids::ModelId;
 use everturn::providers::endpoint::{self, PLAIN_HOSTS};
 use everturn::stores::sqlite::OpenError;
 use everturn_server::wire::{Chat, Create, Patch};
-use everturn_server::{DataDir, Stay};
+use everturn_server::{DataDir, ServerLifetime};
 use reqwest::Url;
 use tokio::time::{Instant, sleep};
 
@@ -87,7 +87,7 @@ struct Home {
     config: Config,
     data: DataDir,
     /// Whether the daemon seen last was embedded in a command.
-    stay: Stay,
+    stay: ServerLifetime,
 }
 
 /// What to do if no daemon is running.
@@ -144,7 +144,7 @@ impl Which {
             bail!("no daemon runs on {}: start one with `everturn serve`", data.path().display());
         }
         let client = Client::of(&data);
-        let mut house = House { client, home: Some(Home { config, data, stay: Stay::Guest }), own: None };
+        let mut house = House { client, home: Some(Home { config, data, stay: ServerLifetime::Embedded }), own: None };
         house.settle_in().await?;
         Ok(house)
     }
@@ -166,7 +166,7 @@ impl House {
         let path = room.path().join("data");
         let flags = Flags::of(which.config.clone(), Some(path), own.model.clone(), own.system.clone());
         let config = Config::read(&flags, |name| std::env::var(name).ok())?;
-        let running = Running::start(&config, &[loopback()], Keeps::Memory, Stay::Guest).await?;
+        let running = Running::start(&config, &[loopback()], Keeps::Memory, ServerLifetime::Embedded).await?;
         let data = DataDir::open(&config.data.value)?;
         Ok((Self { client: Client::of(&data), home: None, own: Some(running) }, room))
     }
@@ -181,7 +181,7 @@ impl House {
         let Some(Home { config, data, stay }) = self.home.as_mut().filter(|_| self.own.is_none()) else {
             return Ok(());
         };
-        if *stay == Stay::Daemon {
+        if *stay == ServerLifetime::Daemon {
             return Ok(()); // A daemon started with `serve` comes back.
         }
         let until = Instant::now() + START_MAX;
@@ -190,7 +190,7 @@ impl House {
                 *stay = address.stay; // Another command was faster.
                 return Ok(());
             }
-            match Running::start(config, &[loopback()], Keeps::Told, Stay::Guest).await {
+            match Running::start(config, &[loopback()], Keeps::Told, ServerLifetime::Embedded).await {
                 Ok(running) => {
                     Logs::audit(data.path())?;
                     self.own = Some(running);
@@ -208,7 +208,8 @@ impl House {
         loop {
             self.settle_in().await?;
             match self.client.create(new).await {
-                Err(ClientError::NoDaemon(_)) if self.home.as_ref().is_some_and(|home| home.stay == Stay::Guest) => {}
+                Err(ClientError::NoDaemon(_))
+                    if self.home.as_ref().is_some_and(|home| home.stay == ServerLifetime::Embedded) => {}
                 made => return Ok(made?),
             }
         }

@@ -7,7 +7,10 @@ use anyhow::{Context as _, anyhow, bail};
 use everturn::core::ids::ModelId;
 use everturn::stores::{Durability, Memory, Postgres, Sqlite, Store, Tokens, postgres, sqlite};
 use everturn::{Agent, Builder, Engine, Metrics};
-use everturn_server::{Announced, Brought, DataDir, Entrance, FirstToken, Instance, Parts, Reach, Server, Stay, bring};
+use everturn_server::{
+    AnnouncedAddress, ConnectedProviders, DataDir, FirstToken, Instance, ListenerConfig, Reach, Server, ServerLifetime,
+    ServerParts, connect_providers,
+};
 use prometheus_client::registry::Registry;
 
 use crate::config::{AGENT, Config, Connections, Openness};
@@ -101,7 +104,7 @@ pub struct Running {
     /// The server.
     pub server: Server,
     pub data: DataDir,
-    announced: Option<Announced>,
+    announced: Option<AnnouncedAddress>,
     pub model: ModelId,
     /// The providers that need a key and have none, and whether that is all of them.
     pub without_key: Vec<String>,
@@ -113,7 +116,12 @@ pub struct Running {
 
 impl Running {
     /// Opens the store and starts a server on these addresses.
-    pub async fn start(config: &Config, at: &[Entrance], keeps: Keeps, stay: Stay) -> anyhow::Result<Self> {
+    pub async fn start(
+        config: &Config,
+        at: &[ListenerConfig],
+        keeps: Keeps,
+        stay: ServerLifetime,
+    ) -> anyhow::Result<Self> {
         let (data, kept) = prepare(config, keeps).await?;
         Self::start_on(data, kept, config, at, stay, None).await
     }
@@ -123,15 +131,15 @@ impl Running {
         data: DataDir,
         Kept { store, tokens, what, whose, instance }: Kept,
         config: &Config,
-        at: &[Entrance],
-        stay: Stay,
+        at: &[ListenerConfig],
+        stay: ServerLifetime,
         extension: Option<&dyn Extension>,
     ) -> anyhow::Result<Self> {
         let variable = |name: &str| std::env::var(name).ok();
         let mut registry = Registry::default();
         let builder = Engine::builder().store(store.clone()).metrics(Metrics::register(&mut registry));
-        let Brought { mut builder, model, models, without_key } =
-            bring(builder, &config.wire_limits(), &config.company(), variable)?;
+        let ConnectedProviders { mut builder, model, models, without_key } =
+            connect_providers(builder, &config.wire_limits(), &config.company(), variable)?;
         let is_keyless = model.provider() == "understudy"; // With any key the model would be another one.
         let model = config.model.value.clone().unwrap_or(model);
         config.warnings(&model).iter().for_each(|warning| tracing::warn!("{warning}"));
@@ -156,8 +164,9 @@ impl Running {
         if first_token == FirstToken::Old {
             tracing::error!("{}", no_token(&data)); // Not fatal: other tokens may be valid.
         }
-        let (models, bounds) = (config.offered(models), config.bounds());
-        let parts = Parts { engine, store, tokens, registry, agent: AGENT.into(), models, bounds };
+        let models = config.offered(models);
+        let limits = config.bounds();
+        let parts = ServerParts { engine, store, tokens, registry, agent: AGENT.into(), models, limits };
         let Openness { proxies, origins, .. } = &config.openness;
         let (proxies, origins) = (proxies.value.clone(), origins.value.clone());
         let reach = Reach { hosts: config.hosts.value.clone(), proxies, origins };

@@ -3,7 +3,7 @@
 //! The engine is private to this file. Every route gets a chat through [`App::open`], which takes the caller, so no route
 //! can forget to check the owner; a chat of another owner is answered like one that does not exist.
 
-pub(crate) mod counted;
+pub(crate) mod per_key_limit;
 mod turn_admission;
 
 use std::collections::BTreeMap;
@@ -33,27 +33,27 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 
-use crate::api::problem::{Kind, Problem};
-use crate::api::request::Key;
+use crate::api::problem::{Problem, ProblemKind};
+use crate::api::request::IdempotencyKey;
 use crate::api::wire;
-use crate::app::counted::Places;
-use crate::app::turn_admission::{Starter, Starting};
+use crate::app::per_key_limit::PerKeyLimit;
+use crate::app::turn_admission::{TurnAdmission, TurnTicket};
 use crate::auth::access::Caller;
-use crate::auth::audit::Remembered;
-use crate::auth::cors::Sites;
-use crate::auth::failures::Failures;
+use crate::auth::audit::RecordedAnswers;
+use crate::auth::cors::AllowedSites;
+use crate::auth::failures::FailedLogins;
 use crate::auth::guard::{Hosts, RequestIds};
 use crate::auth::proxies::Network;
-use crate::auth::token_watch::Checks;
+use crate::auth::token_watch::TokenWatches;
 use crate::entropy;
-use crate::metrics::meter::Meter;
+use crate::metrics::meter::ServerMetrics;
 use crate::net::serve::Reach;
-use crate::net::slow_reader::budget::Answers;
-use crate::setup::bounds::Bounds;
-use crate::setup::offer::{Offered, Pick, instead};
+use crate::net::slow_reader::budget::ResponseBudget;
+use crate::setup::limits::ServerLimits;
+use crate::setup::offer::{ModelOffer, ModelPick, instead};
 
 /// The parts that a server is built from.
-pub struct Parts {
+pub struct ServerParts {
     /// Drives the chats.
     pub engine: Engine,
     /// The store it drives them on.
@@ -65,9 +65,9 @@ pub struct Parts {
     /// The agent of chats that name none.
     pub agent: String,
     /// The models a chat may be given beside those of the agents.
-    pub models: Vec<Offered>,
-    /// The server's bounds.
-    pub bounds: Bounds,
+    pub models: Vec<ModelOffer>,
+    /// The server's limits.
+    pub limits: ServerLimits,
 }
 
 /// State shared by all requests.
@@ -77,24 +77,24 @@ pub struct App {
     pub(crate) tokens: Arc<dyn Tokens>,
     pub(crate) registry: Registry,
     pub(crate) agent: String,
-    models: Vec<Offered>,
-    pub(crate) bounds: Bounds,
+    models: Vec<ModelOffer>,
+    pub(crate) limits: ServerLimits,
     pub(crate) hosts: Hosts,
     pub(crate) proxies: Vec<Network>,
-    pub(crate) sites: Sites,
-    pub(crate) meter: Meter,
-    pub(crate) failures: Failures,
-    pub(crate) streams: Places<TokenHash>,
-    pub(crate) checks: Checks,
+    pub(crate) sites: AllowedSites,
+    pub(crate) meter: ServerMetrics,
+    pub(crate) failures: FailedLogins,
+    pub(crate) streams: PerKeyLimit<TokenHash>,
+    pub(crate) checks: TokenWatches,
     pub(crate) shutdown: CancellationToken,
     /// Byte budget of large request bodies.
     pub(crate) bodies: Arc<Semaphore>,
     /// Byte budget of large responses.
-    pub(crate) answers: Answers,
+    pub(crate) answers: ResponseBudget,
     /// Turns that are about to begin, by owner.
-    starting: Starting,
+    starting: TurnAdmission,
     /// Answers to calls that are in the audit log already.
-    pub(crate) audited: Remembered,
+    pub(crate) audited: RecordedAnswers,
     /// Work that goes on after its client has disconnected.
     pub(crate) begun: TaskTracker,
     /// Ids for requests that come without one.
@@ -102,14 +102,14 @@ pub struct App {
 }
 
 /// The state of the router.
-pub type Shared = Arc<App>;
+pub type SharedApp = Arc<App>;
 
 /// A request for a new chat.
-pub struct Wanted {
+pub struct NewChatRequest {
     /// The agent; the default agent if left out.
     pub agent: Option<String>,
     /// The chat's model.
-    pub model: Pick,
+    pub model: ModelPick,
     /// The chat's title.
     pub title: Option<String>,
     /// Whether provider calls of the chat are recorded.
@@ -124,19 +124,19 @@ pub struct Wanted {
 
 /// A request for a fork.
 #[derive(Debug)]
-pub struct Forked {
+pub struct ForkRequest {
     /// The last message to copy.
     pub at: MessageId,
     /// The fork's title; the source's if left out.
     pub title: Option<String>,
     /// The fork's model; the source's if left out.
-    pub model: Option<Pick>,
+    pub model: Option<ModelPick>,
     /// The client's name for the request.
     pub key: Option<String>,
 }
 
 /// A chat that belongs to the caller.
-pub struct OwnChat {
+pub struct OpenedChat {
     /// The engine's handle.
     pub handle: ChatHandle,
     /// The chat's list entry when it was opened.
@@ -144,11 +144,11 @@ pub struct OwnChat {
 }
 
 impl App {
-    pub(crate) fn new(parts: Parts, hosts: Hosts, reach: Reach) -> Self {
-        let Parts { engine, store, tokens, mut registry, agent, models, bounds } = parts;
-        let meter = Meter::register(&mut registry);
-        let bodies = Arc::new(Semaphore::new(bounds.bodies_bytes_max));
-        let answers = Answers::new(bounds.answers_bytes_max);
+    pub(crate) fn new(parts: ServerParts, hosts: Hosts, reach: Reach) -> Self {
+        let ServerParts { engine, store, tokens, mut registry, agent, models, limits } = parts;
+        let meter = ServerMetrics::register(&mut registry);
+        let bodies = Arc::new(Semaphore::new(limits.bodies_bytes_max));
+        let answers = ResponseBudget::new(limits.answers_bytes_max);
         Self {
             engine,
             store,
@@ -156,19 +156,19 @@ impl App {
             registry,
             agent,
             models,
-            bounds,
+            limits,
             hosts,
             proxies: reach.proxies,
-            sites: Sites(reach.origins),
+            sites: AllowedSites(reach.origins),
             meter,
-            failures: Failures::default(),
-            streams: Places::default(),
-            checks: Checks::default(),
+            failures: FailedLogins::default(),
+            streams: PerKeyLimit::default(),
+            checks: TokenWatches::default(),
             shutdown: CancellationToken::new(),
             bodies,
             answers,
-            starting: Starting::default(),
-            audited: Remembered::default(),
+            starting: TurnAdmission::default(),
+            audited: RecordedAnswers::default(),
             begun: TaskTracker::new(),
             request_ids: RequestIds::new(),
         }
@@ -180,7 +180,7 @@ impl App {
     }
 
     /// Runs work to its end, even if the client disconnects meanwhile: hyper then drops the request's future.
-    pub async fn to_the_end<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> T {
+    pub async fn run_to_completion<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> T {
         match self.begun.spawn(work.in_current_span()).await {
             Ok(done) => done,
             Err(error) => gone(error).await,
@@ -188,17 +188,17 @@ impl App {
     }
 
     /// The caller's chat; `not-found` if it belongs to another owner.
-    pub async fn open(&self, caller: &Caller, id: ChatId) -> Result<OwnChat, Problem> {
+    pub async fn open(&self, caller: &Caller, id: ChatId) -> Result<OpenedChat, Problem> {
         let heading = self.store.heading(id).await?;
         if heading.owner != caller.owner() {
             return Err(Problem::not_found());
         }
-        Ok(OwnChat { handle: self.engine.chat(id), heading })
+        Ok(OpenedChat { handle: self.engine.chat(id), heading })
     }
 
     /// A new chat of the caller; under an idempotency key, the chat that was created for it before.
-    pub async fn make(&self, caller: &Caller, wanted: Wanted) -> Result<OwnChat, Problem> {
-        let Wanted { agent, model, title, debug, setup, transcript, key } = wanted;
+    pub async fn make(&self, caller: &Caller, wanted: NewChatRequest) -> Result<OpenedChat, Problem> {
+        let NewChatRequest { agent, model, title, debug, setup, transcript, key } = wanted;
         let said = transcript.as_ref().map_or(Ok(Vec::new()), |told| self.said(told))?;
         let transcript = transcript.map(|told| TokenHash::of(&told.to_string()).0);
         let (model, trouble) = model.split();
@@ -232,7 +232,7 @@ impl App {
         new: &NewChat,
         said: &[Arc<Message>],
         trouble: Option<Problem>,
-    ) -> Result<OwnChat, Problem> {
+    ) -> Result<OpenedChat, Problem> {
         let made = match trouble {
             Some(trouble) => self.store.created(new).await.map_err(CreateError::from)?.ok_or(trouble)?,
             None if said.is_empty() => self.engine.make(new).await?.id(),
@@ -243,7 +243,7 @@ impl App {
 
     /// The messages in a transcript of another program; an error if any of them would be lost.
     fn said(&self, transcript: &Value) -> Result<Vec<Arc<Message>>, Problem> {
-        let bad = |why: String| Problem::new(Kind::Invalid, format!("`transcript` cannot be imported: {why}."));
+        let bad = |why: String| Problem::new(ProblemKind::Invalid, format!("`transcript` cannot be imported: {why}."));
         let session =
             foreign::read(transcript.to_string().as_bytes(), self.now()).map_err(|why| bad(why.to_string()))?;
         if !session.system.is_empty() {
@@ -256,7 +256,7 @@ impl App {
     }
 
     /// A new chat that begins with the messages of this one.
-    pub async fn fork(&self, caller: &Caller, chat: &OwnChat, forked: Forked) -> Result<OwnChat, Problem> {
+    pub async fn fork(&self, caller: &Caller, chat: &OpenedChat, forked: ForkRequest) -> Result<OpenedChat, Problem> {
         let Heading { agent, title, .. } = &chat.heading;
         let (new, trouble) = self.forked(caller, chat.heading.id, forked);
         let new = NewChat { agent: agent.clone(), ..new };
@@ -269,7 +269,7 @@ impl App {
 
     /// The fork that was created under the same key from a chat that is deleted by now. A chat of another owner gets the
     /// same answer.
-    pub async fn fork_again(&self, caller: &Caller, gone: ChatId, forked: Forked) -> Result<OwnChat, Problem> {
+    pub async fn fork_again(&self, caller: &Caller, gone: ChatId, forked: ForkRequest) -> Result<OpenedChat, Problem> {
         let (new, trouble) = self.forked(caller, gone, forked);
         self.made(caller, &new, &[], Some(trouble.unwrap_or_else(Problem::not_found))).await
     }
@@ -279,11 +279,11 @@ impl App {
         &self,
         caller: &Caller,
         chat: ChatId,
-        Forked { at, title, model, key }: Forked,
+        ForkRequest { at, title, model, key }: ForkRequest,
     ) -> (NewChat, Option<Problem>) {
         let (id, owner, is_titled) = (self.engine.new_id(), caller.owner().into(), title.is_some());
         let (agent, title) = (String::new(), title.unwrap_or_default());
-        let (model, trouble) = model.map(Pick::split).unzip();
+        let (model, trouble) = model.map(ModelPick::split).unzip();
         let (is_chosen, model) = (model.is_some(), model.and_then(ModelChoice::model));
         let fork = Some(Fork { chat, at });
         let (is_named, debug) = (false, false); // A fork is not recorded: the record to look at is the source's.
@@ -309,7 +309,7 @@ impl App {
     /// The idempotency record of this key: the stored one, or a new one. A conflict if the stored request differs.
     pub async fn asked(&self, caller: &Caller, key: &str, what: &str) -> Result<IdempotencyRecord, Problem> {
         let salt = entropy::salt()
-            .map_err(|_| Problem::new(Kind::Internal, "The system's random number generator failed."))?;
+            .map_err(|_| Problem::new(ProblemKind::Internal, "The system's random number generator failed."))?;
         let (owner, request) = (caller.owner().to_owned(), TokenHash::of(what).0);
         let asked = IdempotencyRecord { owner, key: key.into(), request, salt, at: self.now() };
         let kept = self.tokens.remember(&asked).await?;
@@ -326,7 +326,7 @@ impl App {
     }
 
     /// The chat's list entry, if it is the caller's.
-    pub async fn glance(&self, caller: &Caller, id: ChatId) -> Result<Option<Heading>, StoreError> {
+    pub async fn heading_of(&self, caller: &Caller, id: ChatId) -> Result<Option<Heading>, StoreError> {
         let heading = self.store.heading(id).await?;
         Ok(Some(heading).filter(|heading| heading.owner == caller.owner()))
     }
@@ -348,7 +348,12 @@ impl App {
 
     /// Reserves one of the owner's concurrent turns until the turn has begun. `None` if the request begins no turn: the
     /// chat is running already, or the request was accepted before.
-    pub async fn leave(&self, caller: &Caller, chat: &OwnChat, key: &Key) -> Result<Option<Starter>, Problem> {
+    pub async fn admit_turn(
+        &self,
+        caller: &Caller,
+        chat: &OpenedChat,
+        key: &IdempotencyKey,
+    ) -> Result<Option<TurnTicket>, Problem> {
         if matches!(chat.heading.status, Status::Running | Status::Interrupting) {
             return Ok(None);
         }
@@ -356,20 +361,20 @@ impl App {
         let line = starter.line();
         // Counted after the line was read: a chat that left the line in between is running by now, and counts here.
         let others = self.store.working(caller.owner(), &line).await?;
-        if line.len() + others <= self.bounds.running_max {
+        if line.len() + others <= self.limits.running_max {
             return Ok(Some(starter));
         }
         if self.was_accepted(chat, key).await? {
             return Ok(None);
         }
         Err(Problem::new(
-            Kind::TooMany,
+            ProblemKind::TooMany,
             "Too many of your chats are running; wait until one is done, or interrupt one.",
         ))
     }
 
     /// Whether a request under this key was accepted before.
-    pub async fn was_accepted(&self, chat: &OwnChat, key: &Key) -> Result<bool, StoreError> {
+    pub async fn was_accepted(&self, chat: &OpenedChat, key: &IdempotencyKey) -> Result<bool, StoreError> {
         match &key.0 {
             Some(key) => Ok(self.store.receipt(chat.heading.id, key).await?.is_some()),
             None => Ok(false),
@@ -377,7 +382,7 @@ impl App {
     }
 
     /// Whether the chat's agent is configured.
-    pub fn has_agent(&self, chat: &OwnChat) -> bool {
+    pub fn has_agent(&self, chat: &OpenedChat) -> bool {
         self.engine.agents().any(|(name, _)| name == chat.heading.agent)
     }
 
@@ -409,7 +414,7 @@ impl App {
                 models.entry(model).or_default().push(name.into());
             }
         }
-        for model in self.models.iter().filter_map(Offered::named) {
+        for model in self.models.iter().filter_map(ModelOffer::named) {
             models.entry(model).or_default();
         }
         let model = |(model, agents): (&ModelId, Vec<String>)| {
@@ -426,8 +431,8 @@ impl App {
     }
 
     /// The model that a request names, offered or not; without a name, the agent's own.
-    pub fn pick(&self, model: Option<&str>) -> Result<Pick, Problem> {
-        let Some(text) = model else { return Ok(Pick::Offered(ModelChoice::Agents)) };
+    pub fn pick(&self, model: Option<&str>) -> Result<ModelPick, Problem> {
+        let Some(text) = model else { return Ok(ModelPick::Allowed(ModelChoice::Agents)) };
         let agents = || self.engine.agents().flat_map(|(_, agent)| &agent.models);
         let wanted = text.parse::<ModelId>();
         let known =
@@ -436,18 +441,23 @@ impl App {
         match wanted {
             // An agent may name a model that no provider has any more; a chat cannot choose it.
             Ok(model) if known(&model) && self.engine.facts(&model).is_some() => {
-                Ok(Pick::Offered(ModelChoice::Own(model)))
+                Ok(ModelPick::Allowed(ModelChoice::Own(model)))
             }
             Ok(model) => {
                 let why = format!("The model {model} is not offered; choose one of: {}.", there());
-                Ok(Pick::Missing(model, Problem::new(Kind::Invalid, why)))
+                Ok(ModelPick::Missing(model, Problem::new(ProblemKind::Invalid, why)))
             }
-            Err(bad) => Err(Problem::new(Kind::Invalid, format!("{bad}; choose one of: {}.", there()))),
+            Err(bad) => Err(Problem::new(ProblemKind::Invalid, format!("{bad}; choose one of: {}.", there()))),
         }
     }
 
     /// The model for an existing chat, if it is offered, or was accepted under this key before.
-    pub async fn choice(&self, chat: &OwnChat, pick: Pick, key: &Key) -> Result<ModelChoice, Problem> {
+    pub async fn choice(
+        &self,
+        chat: &OpenedChat,
+        pick: ModelPick,
+        key: &IdempotencyKey,
+    ) -> Result<ModelChoice, Problem> {
         match (pick.split(), &key.0) {
             ((choice, None), _) => Ok(choice),
             ((choice, Some(_)), Some(key)) if self.store.receipt(chat.heading.id, key).await?.is_some() => Ok(choice),
@@ -466,7 +476,7 @@ impl App {
     /// A page of a chat.
     pub async fn page(
         &self,
-        chat: &OwnChat,
+        chat: &OpenedChat,
         before: Option<MessageId>,
         len: usize,
     ) -> Result<Vec<Arc<everturn::core::message::Message>>, Problem> {
@@ -476,7 +486,7 @@ impl App {
     /// One message of a chat, with its bytes.
     pub async fn message(
         &self,
-        chat: &OwnChat,
+        chat: &OpenedChat,
         id: everturn::core::ids::MessageId,
     ) -> Result<Arc<everturn::core::message::Message>, Problem> {
         self.store.message(chat.handle.id(), id, Reader::Client).await?.ok_or_else(Problem::not_found)
@@ -485,7 +495,7 @@ impl App {
     /// Provider calls made for a chat, after the first `seen`.
     pub async fn attempts(
         &self,
-        chat: &OwnChat,
+        chat: &OpenedChat,
         seen: usize,
         len: usize,
     ) -> Result<Vec<everturn::core::fact::AttemptRecord>, Problem> {
@@ -495,7 +505,7 @@ impl App {
     /// The messages of a chat after one, oldest first.
     pub async fn after(
         &self,
-        chat: &OwnChat,
+        chat: &OpenedChat,
         after: MessageId,
         len: usize,
     ) -> Result<Vec<Arc<everturn::core::message::Message>>, Problem> {
@@ -512,7 +522,7 @@ async fn gone<T>(error: JoinError) -> T {
     }
 }
 
-impl OwnChat {
+impl OpenedChat {
     /// The chat as it stands now.
     pub async fn now(&self) -> Result<wire::Chat, Problem> {
         Ok(wire::Chat::new(&self.heading, &self.handle.standing().await?))

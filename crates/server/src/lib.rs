@@ -2,7 +2,7 @@
 //!
 //! One process that owns a store, drives its chats and serves any number of clients: a JSON API under `/v1`, and a stream
 //! of events per chat that can be cut anywhere and resumed. `docs/http-api.md` describes both. Nothing but `/healthz` and
-//! `/readyz` answers without a token, on loopback too, and a chat is reached only through `access::Own`, which needs its
+//! `/readyz` answers without a token, on loopback too, and a chat is reached only through `access::OwnedChat`, which needs its
 //! owner.
 
 #![warn(clippy::print_stdout, clippy::print_stderr, reason = "they panic when the pipe is closed")]
@@ -15,19 +15,21 @@ mod metrics;
 mod net;
 mod setup;
 
-pub use api::problem::{Kind, Problem};
+pub use api::problem::{Problem, ProblemKind};
 pub use api::request::in_plain_words;
 pub use api::routes::openapi;
 pub use api::{markdown, wire};
-pub use app::Parts;
+pub use app::ServerParts;
 pub use auth::cors::{BadSite, Site};
-pub use auth::proxies::{Network, NoNetwork};
-pub use net::listen::{Entrance, Listen, NoListen};
+pub use auth::proxies::{BadNetwork, Network};
+pub use net::listen::{BadListenAddress, ListenAddress, ListenerConfig};
 pub use net::serve::{Reach, Server, StartError};
 pub use net::tls::{Tls, TlsError};
-pub use setup::address::{Address, Announced, Stay};
-pub use setup::bounds::Bounds;
+pub use setup::address::{AnnouncedAddress, ServerAddress, ServerLifetime};
 pub use setup::data::{DataDir, DataError, FirstToken};
 pub use setup::instance::Instance;
-pub use setup::models::{BadProvider, Brought, Company, Named, bring, usual_model};
-pub use setup::offer::Offered;
+pub use setup::limits::ServerLimits;
+pub use setup::models::{
+    BadProvider, ConnectedProviders, NamedProvider, ProviderSetup, connect_providers, default_model,
+};
+pub use setup::offer::ModelOffer;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use everturn::core::ids::Timestamp;
-use everturn_server::{DataDir, FirstToken, Listen, Stay, Tls};
+use everturn_server::{DataDir, FirstToken, ListenAddress, ServerLifetime, Tls};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::Level;
 
@@ -66,7 +66,7 @@ async fn serve(flags: &Flags, extension: Option<&dyn Extension>) -> anyhow::Resu
     let mut is_told = false;
     let running = tokio::select! {
         biased;
-        started = Running::start_on(data, kept, &config, &entrances, Stay::Daemon, extension) => started?,
+        started = Running::start_on(data, kept, &config, &entrances, ServerLifetime::Daemon, extension) => started?,
         () = given_up(&mut ends, &mut is_told, config.drain()) => {
             aside("stopping: the start did not finish in time and was abandoned");
             logs.end().await;
@@ -115,9 +115,9 @@ async fn reread(tls: Arc<Tls>, mut told: Signal) {
 fn banner(Running { server, data, model, without_key, is_keyless, first_token, what, .. }: &Running) {
     for (entrance, word) in server.entrances().iter().zip(["Everturn listens on", "  and for commands here on"]) {
         let url = match (&entrance.at, &entrance.tls) {
-            (Listen::Unix(_), _) => entrance.at.to_string(),
-            (Listen::Tcp(address), None) => format!("http://{address}"),
-            (Listen::Tcp(address), Some(_)) => format!("https://{address}"),
+            (ListenAddress::Unix(_), _) => entrance.at.to_string(),
+            (ListenAddress::Tcp(address), None) => format!("http://{address}"),
+            (ListenAddress::Tcp(address), Some(_)) => format!("https://{address}"),
         };
         println!("{word} {url}");
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use everturn::core::ids::ModelId;
 use everturn::core::prompt::WireFormat;
-use everturn_server::{Company, Named};
+use everturn_server::{NamedProvider, ProviderSetup};
 use serde::Deserialize;
 
 use super::Config;
@@ -55,13 +55,13 @@ impl WireWord {
 
 impl Config {
     /// The providers besides the built-in ones, and those with background generations.
-    pub fn company(&self) -> Company {
+    pub fn company(&self) -> ProviderSetup {
         let named = |(name, provider): (&String, &Provider)| {
             let Provider { wire, url, key_env } = provider.clone();
-            (name.clone(), Named { wire: wire.wire(), url, key_env })
+            (name.clone(), NamedProvider { wire: wire.wire(), url, key_env })
         };
         let prices = self.prices.iter().map(|(model, price)| (model.clone(), (*price).into())).collect();
-        Company { named: self.providers.iter().map(named).collect(), kept: self.kept(), prices }
+        ProviderSetup { named: self.providers.iter().map(named).collect(), kept: self.kept(), prices }
     }
 
     /// Providers of agents that request background generations.
@@ -92,7 +92,7 @@ mod tests {
             [agents.a]\nmodel = \"lab/x\"\nfallbacks = [\"google/y\"]\nbackground = true\n[agents.b]\nmodel = \"openai/z\"";
         let company = read(Flags::default(), &[], text).unwrap().company();
         let (wire, url) = (WireFormat::OpenAiChat, "https://lab.example/v1".to_owned());
-        let lab = Named { wire, url, key_env: Some("LAB_KEY".into()) };
+        let lab = NamedProvider { wire, url, key_env: Some("LAB_KEY".into()) };
         assert_eq!(company.named, BTreeMap::from([("lab".to_owned(), lab)]));
         assert_eq!(company.kept, ["google", "lab"].map(ToOwned::to_owned).into());
         for (text, kept) in [

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::bail;
 use everturn::core::ids::Timestamp;
-use everturn_server::{Entrance, Listen, Network, Site, Tls};
+use everturn_server::{ListenAddress, ListenerConfig, Network, Site, Tls};
 use reqwest::Url;
 
 use super::{Config, Told};
@@ -29,7 +29,7 @@ pub struct Openness {
 
 impl Config {
     /// The addresses to listen on; an error if one is not safe.
-    pub fn entrances(&self) -> anyhow::Result<Vec<Entrance>> {
+    pub fn entrances(&self) -> anyhow::Result<Vec<ListenerConfig>> {
         let Openness { expose, tls_cert, tls_key, proxies, .. } = &self.openness;
         let at = self.listen.value.clone();
         let files = match (&tls_cert.value, &tls_key.value) {
@@ -39,21 +39,21 @@ impl Config {
             (None, Some(_)) => bail!("the TLS key has no certificate: add --tls-cert"),
         };
         match &at {
-            Listen::Unix(_) if files.is_some() => {
+            ListenAddress::Unix(_) if files.is_some() => {
                 bail!("a Unix socket needs no TLS: remove --tls-cert and --tls-key, or listen on an address")
             }
-            Listen::Unix(_) => {}
-            Listen::Tcp(address) if address.ip().is_loopback() => {}
-            Listen::Tcp(address) if !expose.value => {
+            ListenAddress::Unix(_) => {}
+            ListenAddress::Tcp(address) if address.ip().is_loopback() => {}
+            ListenAddress::Tcp(address) if !expose.value => {
                 bail!("{address} can be reached from other machines: if that is intended, add --expose, and {ADVICE}")
             }
-            Listen::Tcp(address) if files.is_none() && proxies.value.is_empty() => {
+            ListenAddress::Tcp(address) if files.is_none() && proxies.value.is_empty() => {
                 bail!("{address} can be reached from other machines, and tokens would travel unencrypted: {ADVICE}")
             }
-            Listen::Tcp(_) => {}
+            ListenAddress::Tcp(_) => {}
         }
         let tls = files.map(|(certificate, key)| Tls::read(certificate, key)).transpose()?.map(Arc::new);
-        let entrance = Entrance { at, tls };
+        let entrance = ListenerConfig { at, tls };
         Ok(match entrance.is_local() {
             true => vec![entrance],
             // Commands on this machine do not use TLS and are not the proxy: they get a loopback port.
@@ -64,7 +64,7 @@ impl Config {
 
 impl Openness {
     /// Warnings about settings that are allowed but probably not intended.
-    pub fn warnings(&self, entrances: &[Entrance]) -> Vec<String> {
+    pub fn warnings(&self, entrances: &[ListenerConfig]) -> Vec<String> {
         let tls = entrances.iter().filter_map(|entrance| entrance.tls.as_ref());
         let mut warnings: Vec<_> = tls.flat_map(|tls| tls.warnings(Timestamp(clock::now()))).collect();
         for proxy in self.proxies.value.iter().filter(|proxy| proxy.is_everything()) {
@@ -104,8 +104,8 @@ fn authority(url: &Url) -> Option<String> {
 }
 
 /// A free port that only this machine can reach.
-pub fn loopback() -> Entrance {
-    Entrance::plain(Listen::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))))
+pub fn loopback() -> ListenerConfig {
+    ListenerConfig::plain(ListenAddress::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::fmt::{Debug, Write as _};
 
 use everturn::core::ids::ModelId;
 use everturn::core::limits::Limits;
-use everturn_server::{Bounds, usual_model};
+use everturn_server::{ServerLimits, default_model};
 use reqwest::Url;
 
 use super::budget::Spending;
@@ -87,7 +87,7 @@ impl Config {
             ref origin => sheet.line("models", texts(&self.models.value), origin),
         }
         sheet.told("system", &self.system);
-        let usual = Bounds::default();
+        let usual = ServerLimits::default();
         for (name, told, usual) in [
             ("chats_max", &self.chats_max, everturn::CHATS_MAX),
             ("running_max", &self.running_max, usual.running_max),
@@ -132,7 +132,7 @@ impl Config {
             sheet.line("model", model.to_string(), &self.model.origin);
             return model.clone();
         }
-        let (model, key) = usual_model(variable);
+        let (model, key) = default_model(variable);
         let why = key.map_or("no key is set, so the understudy stands in".into(), |key| format!("{key} is set"));
         sheet.say(format_args!("model = {:?}  # default: {why}", model.to_string()));
         model

@@ -85,10 +85,10 @@ fn the_default_agent_has_the_keys_of_others() {
 #[test]
 fn models_to_choose_from_are_the_usual_ones_unless_they_are_listed() {
     let offered = |variables: &[(&str, &str)], text: &str| {
-        read(Flags::default(), variables, text).unwrap().offered(vec![Offered::All("usual".into())])
+        read(Flags::default(), variables, text).unwrap().offered(vec![ModelOffer::All("usual".into())])
     };
-    let model = |name: &str| Offered::Model(name.parse().unwrap());
-    assert_eq!(offered(&[], ""), [Offered::All("usual".into())]);
+    let model = |name: &str| ModelOffer::Model(name.parse().unwrap());
+    assert_eq!(offered(&[], ""), [ModelOffer::All("usual".into())]);
     assert_eq!(offered(&[], "models = [\"a/one\", \"b/two\"]"), [model("a/one"), model("b/two")]);
     assert_eq!(offered(&[("EVERTURN_MODELS", "c/three")], "models = [\"a/one\"]"), [model("c/three")]);
     assert_eq!(offered(&[], "models = []"), [], "no model may be chosen");

@@ -7,7 +7,7 @@ use everturn::core::ids::Timestamp;
 use everturn::core::message::Stop;
 use everturn::stores::{Memory, Scope, Token, TokenHash, Tokens as _};
 use everturn::{Agent, Approval, Engine, Policy, tool};
-use everturn_server::{Bounds, Parts, Server};
+use everturn_server::{Server, ServerLimits, ServerParts};
 use everturn_understudy::{Script, Understudy, call, reasoning, script, stop, text};
 use prometheus_client::registry::Registry;
 use serde_json::json;
@@ -90,14 +90,14 @@ impl Stage {
             revoked: None,
         };
         memory.put(&token).await.unwrap();
-        let parts = Parts {
+        let parts = ServerParts {
             engine,
             store: memory.clone(),
             tokens: memory,
             registry: Registry::default(),
             agent: "default".into(),
             models: vec![],
-            bounds: Bounds::default(),
+            limits: ServerLimits::default(),
         };
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let server = Server::start(parts, address, &[]).await.unwrap();

@@ -17,7 +17,7 @@ pub const PROBLEM_JSON: &str = "application/problem+json";
 /// Why a request failed.
 #[derive(Debug)]
 pub struct Problem {
-    kind: Kind,
+    kind: ProblemKind,
     detail: String,
     chat: Option<Box<wire::Chat>>,
     /// Seconds for Retry-After, instead of the kind's default.
@@ -28,9 +28,9 @@ macro_rules! kinds {
     ($($(#[$doc:meta])* $kind:ident $status:ident $slug:literal $title:literal;)+) => {
         /// The kinds of problem. Their names are part of the protocol.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        pub enum Kind { $($(#[$doc])* $kind),+ }
+        pub enum ProblemKind { $($(#[$doc])* $kind),+ }
 
-        impl Kind {
+        impl ProblemKind {
             /// All kinds.
             pub const ALL: &[Self] = &[$(Self::$kind),+];
 
@@ -100,7 +100,7 @@ kinds! {
     Internal INTERNAL_SERVER_ERROR "internal" "Internal error";
 }
 
-impl Kind {
+impl ProblemKind {
     /// Seconds to wait before a retry, where a retry helps.
     const fn retry_after(self) -> Option<u16> {
         match self {
@@ -113,14 +113,14 @@ impl Kind {
 
 impl Problem {
     /// A problem with what happened this time.
-    pub fn new(kind: Kind, detail: impl Into<String>) -> Self {
+    pub fn new(kind: ProblemKind, detail: impl Into<String>) -> Self {
         Self { kind, detail: detail.into(), chat: None, after: None }
     }
 
     /// The problem for everything that is missing or belongs to another owner.
     #[must_use]
     pub fn not_found() -> Self {
-        Self::new(Kind::NotFound, "It does not exist, or it belongs to another owner.")
+        Self::new(ProblemKind::NotFound, "It does not exist, or it belongs to another owner.")
     }
 
     /// Adds the chat as it is now.
@@ -144,7 +144,7 @@ impl Problem {
 
     /// The kind of the problem.
     #[must_use]
-    pub const fn kind(&self) -> Kind {
+    pub const fn kind(&self) -> ProblemKind {
         self.kind
     }
 }
@@ -165,7 +165,7 @@ impl IntoResponse for Problem {
         if let Some(seconds) = after.or(kind.retry_after()) {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
-        if kind == Kind::Unauthorized {
+        if kind == ProblemKind::Unauthorized {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         response
@@ -178,18 +178,18 @@ impl From<StoreError> for Problem {
             StoreError::NoSuchChat => Self::not_found(),
             StoreError::Unavailable(why) => {
                 tracing::warn!(why, "store unavailable; answered 503");
-                Self::new(Kind::Unavailable, "The store is not available at the moment; try again.")
+                Self::new(ProblemKind::Unavailable, "The store is not available at the moment; try again.")
             }
             StoreError::Damaged(why) => {
                 tracing::error!(why, "stored chat is damaged; restore a backup");
                 let detail = format!(
                     "The undamaged part can be read, but the chat accepts no changes; restore a backup ({why})."
                 );
-                Self::new(Kind::Damaged, detail)
+                Self::new(ProblemKind::Damaged, detail)
             }
             StoreError::Unreadable(why) => {
                 tracing::error!(why, "stored data cannot be read; answered 500");
-                Self::new(Kind::Internal, "The stored data cannot be read; see the server's log.")
+                Self::new(ProblemKind::Internal, "The stored data cannot be read; see the server's log.")
             }
         }
     }
@@ -198,14 +198,14 @@ impl From<StoreError> for Problem {
 impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
         let kind = match refusal {
-            Refusal::Status(..) => Kind::Status,
-            Refusal::Archived => Kind::Archived,
-            Refusal::QueueFull => Kind::QueueFull,
-            Refusal::NotQueued => Kind::NotFound,
-            Refusal::NotEditable => Kind::NotEditable,
-            Refusal::TooLong(_) => Kind::TooLong,
-            Refusal::NotAsked(_) | Refusal::InputChanged(_) => Kind::NotAsked,
-            Refusal::Empty | Refusal::WrongAnswer(_) | Refusal::AnsweredTwice(_) => Kind::Invalid,
+            Refusal::Status(..) => ProblemKind::Status,
+            Refusal::Archived => ProblemKind::Archived,
+            Refusal::QueueFull => ProblemKind::QueueFull,
+            Refusal::NotQueued => ProblemKind::NotFound,
+            Refusal::NotEditable => ProblemKind::NotEditable,
+            Refusal::TooLong(_) => ProblemKind::TooLong,
+            Refusal::NotAsked(_) | Refusal::InputChanged(_) => ProblemKind::NotAsked,
+            Refusal::Empty | Refusal::WrongAnswer(_) | Refusal::AnsweredTwice(_) => ProblemKind::Invalid,
         };
         Self::new(kind, refusal.to_string())
     }
@@ -216,9 +216,9 @@ impl From<SubmitError> for Problem {
         match error {
             SubmitError::Refused(refusal) => refusal.into(),
             SubmitError::Conflict => {
-                Self::new(Kind::KeyReused, "This key was used for another request before; use a new one.")
+                Self::new(ProblemKind::KeyReused, "This key was used for another request before; use a new one.")
             }
-            SubmitError::NoAgent(_) => Self::new(Kind::NoAgent, error.to_string()),
+            SubmitError::NoAgent(_) => Self::new(ProblemKind::NoAgent, error.to_string()),
             SubmitError::Store(error) => error.into(),
         }
     }
@@ -228,12 +228,12 @@ impl From<CreateError> for Problem {
     fn from(error: CreateError) -> Self {
         match error {
             CreateError::NoSuchAgent(_) | CreateError::Setup(_) | CreateError::Transcript(_) => {
-                Self::new(Kind::Invalid, error.to_string())
+                Self::new(ProblemKind::Invalid, error.to_string())
             }
             CreateError::Store(error) | CreateError::Make(MakeError::Store(error)) => error.into(),
             CreateError::Make(MakeError::Conflict) => SubmitError::Conflict.into(),
             CreateError::Make(error @ (MakeError::NoSuchMessage(_) | MakeError::Open(_))) => {
-                Self::new(Kind::NotForkable, error.to_string())
+                Self::new(ProblemKind::NotForkable, error.to_string())
             }
         }
     }
@@ -254,9 +254,9 @@ mod tests {
             slugs.split(", ").map(move |slug| (slug.trim_matches('`').to_owned(), status, has_wait(status)))
         });
         let mut told: Vec<_> = told.collect();
-        let wait = |kind: &Kind| kind.retry_after().is_some();
+        let wait = |kind: &ProblemKind| kind.retry_after().is_some();
         let mut ours: Vec<_> =
-            Kind::ALL.iter().map(|kind| (kind.slug().to_owned(), kind.status().as_u16(), wait(kind))).collect();
+            ProblemKind::ALL.iter().map(|kind| (kind.slug().to_owned(), kind.status().as_u16(), wait(kind))).collect();
         told.sort();
         ours.sort();
         assert_eq!(told, ours);

@@ -14,9 +14,9 @@ use serde::de::DeserializeOwned;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::api::problem::{Kind, Problem};
-use crate::app::Shared;
-use crate::setup::bounds::Bounds;
+use crate::api::problem::{Problem, ProblemKind};
+use crate::app::SharedApp;
+use crate::setup::limits::ServerLimits;
 
 /// Limit of most bodies.
 pub const BODY_BYTES_MAX: usize = 1024 * 1024;
@@ -45,26 +45,26 @@ pub const KEY_LEN_MAX: usize = 255;
 pub struct Json<T>(pub T);
 
 /// A JSON body that may carry files, with its part of the byte budget of bodies until its content is handed on.
-pub struct Laden<T>(pub T, pub Room);
+pub struct LargeJson<T>(pub T, pub BodyPermit);
 
 /// A large body's part of the byte budget; given back when dropped. Small bodies need none.
-pub type Room = Option<OwnedSemaphorePermit>;
+pub type BodyPermit = Option<OwnedSemaphorePermit>;
 
-impl<T: DeserializeOwned> FromRequest<Shared> for Json<T> {
+impl<T: DeserializeOwned> FromRequest<SharedApp> for Json<T> {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, app: &Shared) -> Result<Self, Problem> {
-        let (bytes, room) = read(request, BODY_BYTES_MAX, &app.bounds, &app.bodies).await?;
-        parse(bytes, room, &app.bounds, &app.bodies).map(|(it, _)| Self(it))
+    async fn from_request(request: Request, app: &SharedApp) -> Result<Self, Problem> {
+        let (bytes, room) = read(request, BODY_BYTES_MAX, &app.limits, &app.bodies).await?;
+        parse(bytes, room, &app.limits, &app.bodies).map(|(it, _)| Self(it))
     }
 }
 
-impl<T: DeserializeOwned> FromRequest<Shared> for Laden<T> {
+impl<T: DeserializeOwned> FromRequest<SharedApp> for LargeJson<T> {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, app: &Shared) -> Result<Self, Problem> {
-        let (bytes, room) = read(request, FILES_BYTES_MAX, &app.bounds, &app.bodies).await?;
-        parse(bytes, room, &app.bounds, &app.bodies).map(|(it, room)| Self(it, room))
+    async fn from_request(request: Request, app: &SharedApp) -> Result<Self, Problem> {
+        let (bytes, room) = read(request, FILES_BYTES_MAX, &app.limits, &app.bodies).await?;
+        parse(bytes, room, &app.limits, &app.bodies).map(|(it, room)| Self(it, room))
     }
 }
 
@@ -73,29 +73,29 @@ impl<T: DeserializeOwned> FromRequest<Shared> for Laden<T> {
 async fn read(
     request: Request,
     bytes_max: usize,
-    bounds: &Bounds,
+    limits: &ServerLimits,
     bodies: &Arc<Semaphore>,
-) -> Result<(Vec<u8>, Room), Problem> {
+) -> Result<(Vec<u8>, BodyPermit), Problem> {
     // A client that sent `Expect: 100-continue` has not begun the body, and reading it would send the `100 Continue`.
     let is_asking = request.headers().contains_key(EXPECT);
     let mut body = request.into_body();
     let declared = body.size_hint().exact().map(|len| usize::try_from(len).unwrap_or(usize::MAX));
-    let mut room = match enter(declared.unwrap_or(0), bytes_max, bounds, bodies) {
+    let mut room = match enter(declared.unwrap_or(0), bytes_max, limits, bodies) {
         Ok(room) => room,
         Err(refusal) if is_asking => return Err(refusal),
         Err(refusal) => return Err(heard(body, refusal).await),
     };
     let mut bytes = Vec::with_capacity(declared.unwrap_or(0));
-    let mut until = Instant::now() + bounds.arrival_max;
+    let mut until = Instant::now() + limits.arrival_max;
     let refusal = loop {
-        let late = |_| Problem::new(Kind::Slow, "The body did not arrive in time.");
+        let late = |_| Problem::new(ProblemKind::Slow, "The body did not arrive in time.");
         let Some(frame) = timeout_at(until, body.frame()).await.map_err(late)? else { return Ok((bytes, room)) };
-        let frame = frame.map_err(|_| Problem::new(Kind::Invalid, "The body could not be read to its end."))?;
+        let frame = frame.map_err(|_| Problem::new(ProblemKind::Invalid, "The body could not be read to its end."))?;
         let Ok(data) = frame.into_data() else { continue };
         let len = bytes.len() + data.len();
         if room.is_none() && len > SMALL_BYTES_MAX {
             // Without a Content-Length, reserve the limit.
-            match enter(len.max(bytes_max), bytes_max, bounds, bodies) {
+            match enter(len.max(bytes_max), bytes_max, limits, bodies) {
                 Ok(entered) => room = entered,
                 Err(refusal) => break refusal,
             }
@@ -111,24 +111,29 @@ async fn read(
 }
 
 /// Reserves the budget for a body of `len` bytes, if that is within the limit.
-fn enter(len: usize, bytes_max: usize, bounds: &Bounds, bodies: &Arc<Semaphore>) -> Result<Room, Problem> {
+fn enter(len: usize, bytes_max: usize, limits: &ServerLimits, bodies: &Arc<Semaphore>) -> Result<BodyPermit, Problem> {
     if len > bytes_max {
         return Err(too_long(bytes_max));
     }
     if len <= SMALL_BYTES_MAX {
         return Ok(None);
     }
-    let room = widen(None, len.saturating_mul(COPIES), bounds, bodies)?;
+    let room = widen(None, len.saturating_mul(COPIES), limits, bodies)?;
     Ok(Some(room))
 }
 
 /// Extends a reservation to `weight` bytes in all.
-fn widen(room: Room, weight: usize, bounds: &Bounds, bodies: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Problem> {
+fn widen(
+    room: BodyPermit,
+    weight: usize,
+    limits: &ServerLimits,
+    bodies: &Arc<Semaphore>,
+) -> Result<OwnedSemaphorePermit, Problem> {
     let held = room.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
-    let more = weight.min(bounds.bodies_bytes_max).saturating_sub(held);
+    let more = weight.min(limits.bodies_bytes_max).saturating_sub(held);
     let more = bodies.clone().try_acquire_many_owned(u32::try_from(more).unwrap_or(u32::MAX));
     let mut more = more.map_err(|_| {
-        Problem::new(Kind::Unavailable, "Too many bytes of request bodies are being handled; try again.")
+        Problem::new(ProblemKind::Unavailable, "Too many bytes of request bodies are being handled; try again.")
     })?;
     if let Some(room) = room {
         more.merge(room);
@@ -137,7 +142,7 @@ fn widen(room: Room, weight: usize, bounds: &Bounds, bodies: &Arc<Semaphore>) ->
 }
 
 fn too_long(bytes_max: usize) -> Problem {
-    Problem::new(Kind::TooLong, format!("The body may have at most {bytes_max} bytes."))
+    Problem::new(ProblemKind::TooLong, format!("The body may have at most {bytes_max} bytes."))
 }
 
 /// Reads and drops the rest of a refused body, and returns the refusal: a client that is still sending when the connection
@@ -156,13 +161,13 @@ const fn earned_by(bytes: usize) -> Duration {
 /// Parses a body, and extends its reservation if the parsed value may take more memory than reserved.
 fn parse<T: DeserializeOwned>(
     bytes: Vec<u8>,
-    mut room: Room,
-    bounds: &Bounds,
+    mut room: BodyPermit,
+    limits: &ServerLimits,
     bodies: &Arc<Semaphore>,
-) -> Result<(T, Room), Problem> {
+) -> Result<(T, BodyPermit), Problem> {
     let shape = Shape::of(&bytes)?;
     if room.is_some() || shape.weight() > COPIES * SMALL_BYTES_MAX {
-        room = Some(widen(room, shape.weight(), bounds, bodies)?);
+        room = Some(widen(room, shape.weight(), limits, bodies)?);
     }
     Ok((read_object(&bytes)?, room))
 }
@@ -171,10 +176,11 @@ fn read_object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     let bytes = if bytes.is_empty() { b"{}" } else { bytes };
     // Every body is an object; serde would accept a list as the fields of one, in order.
     if bytes.trim_ascii_start().first() != Some(&b'{') {
-        return Err(Problem::new(Kind::Invalid, "The body must be a JSON object."));
+        return Err(Problem::new(ProblemKind::Invalid, "The body must be a JSON object."));
     }
     // serde's message names a field and a position, and quotes nothing but names and single values.
-    serde_json::from_slice(bytes).map_err(|error| Problem::new(Kind::Invalid, in_plain_words(&error.to_string())))
+    serde_json::from_slice(bytes)
+        .map_err(|error| Problem::new(ProblemKind::Invalid, in_plain_words(&error.to_string())))
 }
 
 /// A parser's message without the names of Rust types, which mean nothing to the author of a body or a file.
@@ -218,11 +224,14 @@ impl Shape {
                 _ => {}
             }
             if depth > DEPTH_MAX {
-                return Err(Problem::new(Kind::Invalid, format!("JSON may be nested at most {DEPTH_MAX} deep.")));
+                return Err(Problem::new(
+                    ProblemKind::Invalid,
+                    format!("JSON may be nested at most {DEPTH_MAX} deep."),
+                ));
             }
             if shape.values > VALUES_MAX {
                 return Err(Problem::new(
-                    Kind::TooLong,
+                    ProblemKind::TooLong,
                     format!("The body may have at most {VALUES_MAX} JSON values."),
                 ));
             }
@@ -237,54 +246,54 @@ impl Shape {
 }
 
 /// The end of a string.
-struct End {
+struct StringEnd {
     /// The position after the closing quote.
     at: usize,
     is_escaped: bool,
 }
 
 /// The end of the string whose first character is at `at`.
-fn end_of_string(bytes: &[u8], mut at: usize) -> End {
+fn end_of_string(bytes: &[u8], mut at: usize) -> StringEnd {
     let mut is_escaped = false;
     while let Some(found) = bytes.get(at..).and_then(|rest| memchr2(b'"', b'\\', rest)) {
         at += found + 1;
         if bytes[at - 1] == b'"' {
-            return End { at, is_escaped };
+            return StringEnd { at, is_escaped };
         }
         (at, is_escaped) = (at + 1, true); // After the escaped character.
     }
-    End { at: bytes.len(), is_escaped }
+    StringEnd { at: bytes.len(), is_escaped }
 }
 
 /// A request's idempotency key: a repeat under the same key has no second effect.
 #[derive(Debug, Clone)]
-pub struct Key(pub Option<String>);
+pub struct IdempotencyKey(pub Option<String>);
 
-impl FromRequestParts<Shared> for Key {
+impl FromRequestParts<SharedApp> for IdempotencyKey {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, _: &Shared) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, _: &SharedApp) -> Result<Self, Problem> {
         let mut keys = parts.headers.get_all(KEY).iter();
         let Some(key) = keys.next() else { return Ok(Self(None)) };
         let text = key.to_str().unwrap_or_default();
         let is_plain = text.bytes().all(|byte| byte.is_ascii_graphic());
         if keys.next().is_some() || text.is_empty() || text.len() > KEY_LEN_MAX || !is_plain {
             let detail = format!("An Idempotency-Key is 1 to {KEY_LEN_MAX} visible ASCII characters without spaces.");
-            return Err(Problem::new(Kind::Invalid, detail));
+            return Err(Problem::new(ProblemKind::Invalid, detail));
         }
         Ok(Self(Some(text.into())))
     }
 }
 
 /// The query string of the URL.
-pub struct Query<T>(pub T);
+pub struct QueryParams<T>(pub T);
 
-impl<T: DeserializeOwned> FromRequestParts<Shared> for Query<T> {
+impl<T: DeserializeOwned> FromRequestParts<SharedApp> for QueryParams<T> {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, state: &Shared) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, state: &SharedApp) -> Result<Self, Problem> {
         let query = axum::extract::Query::<T>::from_request_parts(parts, state).await;
-        let query = query.map_err(|error| Problem::new(Kind::Invalid, error.body_text()))?;
+        let query = query.map_err(|error| Problem::new(ProblemKind::Invalid, error.body_text()))?;
         Ok(Self(query.0))
     }
 }

@@ -18,23 +18,26 @@ use utoipa::openapi::{InfoBuilder, OpenApi, OpenApiBuilder};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::api::problem::{Kind, Problem};
-use crate::app::Shared;
+use crate::api::problem::{Problem, ProblemKind};
+use crate::app::SharedApp;
 use crate::auth::guard::{guard, is_json};
 
 /// Retry-After of a rejected connection, in seconds.
 const FULL_AFTER_S: u16 = 5;
 
 /// The router, with the guard before every route.
-pub fn router(app: Shared) -> Router {
+pub fn router(app: SharedApp) -> Router {
     let (router, document) = complete();
     let document = document.to_json().unwrap_or_default();
     router
         .route_layer(from_fn(is_json))
-        .route("/openapi.json", axum::routing::get(move |_: service::Reader| service::document(document.clone())))
+        .route(
+            "/openapi.json",
+            axum::routing::get(move |_: service::MetricsReader| service::document(document.clone())),
+        )
         .fallback(|| async { Problem::not_found() })
         .method_not_allowed_fallback(|| async {
-            Problem::new(Kind::Method, "Method not allowed for this path; see the Allow header.")
+            Problem::new(ProblemKind::Method, "Method not allowed for this path; see the Allow header.")
         })
         .layer(from_fn_with_state(app.clone(), guard))
         .with_state(app)
@@ -43,7 +46,7 @@ pub fn router(app: Shared) -> Router {
 /// The router of connections above the limit: every request is answered with 503.
 pub fn full() -> Router {
     Router::new().fallback(|| async {
-        let problem = Problem::new(Kind::Unavailable, "The server has too many connections; try again later.");
+        let problem = Problem::new(ProblemKind::Unavailable, "The server has too many connections; try again later.");
         ([(header::CONNECTION, "close")], problem.after(FULL_AFTER_S))
     })
 }
@@ -55,7 +58,7 @@ pub fn openapi() -> OpenApi {
 }
 
 /// The router, and its complete document.
-fn complete() -> (Router<Shared>, OpenApi) {
+fn complete() -> (Router<SharedApp>, OpenApi) {
     let (router, mut document) = described().split_for_parts();
     document::complete(&mut document);
     events::describe(&mut document);
@@ -63,7 +66,7 @@ fn complete() -> (Router<Shared>, OpenApi) {
     (router, document)
 }
 
-fn described() -> OpenApiRouter<Shared> {
+fn described() -> OpenApiRouter<SharedApp> {
     let info = InfoBuilder::new()
         .title("Everturn")
         .version(env!("CARGO_PKG_VERSION"))

@@ -17,28 +17,28 @@ use everturn::stores::StoreError;
 
 use crate::api::problem::Problem;
 use crate::api::wire;
-use crate::app::{OwnChat, Shared};
+use crate::app::{OpenedChat, SharedApp};
 use crate::auth::access::Caller;
-use crate::auth::token_watch::Ends;
+use crate::auth::token_watch::CutSignal;
 pub use all::{Followed, answer_all};
-use life::{Frames, Life};
+use life::{FrameSource, StreamLife};
 
 /// The stream of one chat to one client.
 struct Watch {
-    life: Life,
+    life: StreamLife,
     chat: ChatId,
     events: Subscription,
 }
 
 /// The events of a chat from a cursor on, as an endless response.
-pub fn answer(app: Shared, caller: &Caller, chat: &OwnChat, cursor: Option<Cursor>) -> Result<Response, Problem> {
-    let life = Life::begin(app, caller)?;
+pub fn answer(app: SharedApp, caller: &Caller, chat: &OpenedChat, cursor: Option<Cursor>) -> Result<Response, Problem> {
+    let life = StreamLife::begin(app, caller)?;
     let watch = Watch { chat: chat.handle.id(), events: chat.handle.events(cursor), life };
     Ok(life::response(watch))
 }
 
-impl Frames for Watch {
-    fn ends(&self) -> Ends {
+impl FrameSource for Watch {
+    fn ends(&self) -> CutSignal {
         self.life.ends()
     }
 

@@ -7,34 +7,34 @@ use everturn::core::ids::ChatId;
 
 /// The chats that are about to begin a turn, by owner.
 #[derive(Debug, Default)]
-pub struct Starting(Arc<Mutex<Starters>>);
+pub struct TurnAdmission(Arc<Mutex<TurnQueue>>);
 
 #[derive(Debug, Default)]
-struct Starters {
+struct TurnQueue {
     /// Per chat its position in the line, and the number of requests that would begin its turn.
     by_owner: HashMap<String, HashMap<ChatId, (u64, usize)>>,
     next: u64,
 }
 
 /// A position in the line; given back when dropped.
-pub struct Starter {
-    line: Arc<Mutex<Starters>>,
+pub struct TurnTicket {
+    line: Arc<Mutex<TurnQueue>>,
     owner: String,
     chat: ChatId,
 }
 
-impl Starting {
+impl TurnAdmission {
     /// Puts a chat in line; further requests for the same chat share its position.
-    pub fn enter(&self, owner: &str, chat: ChatId) -> Starter {
+    pub fn enter(&self, owner: &str, chat: ChatId) -> TurnTicket {
         let mut line = lock(&self.0);
         line.next += 1;
         let place = line.next;
         line.by_owner.entry(owner.into()).or_default().entry(chat).or_insert((place, 0)).1 += 1;
-        Starter { line: self.0.clone(), owner: owner.into(), chat }
+        TurnTicket { line: self.0.clone(), owner: owner.into(), chat }
     }
 }
 
-impl Starter {
+impl TurnTicket {
     /// The chats before this one in line, and itself.
     pub fn line(&self) -> BTreeSet<ChatId> {
         let line = lock(&self.line);
@@ -44,7 +44,7 @@ impl Starter {
     }
 }
 
-impl Drop for Starter {
+impl Drop for TurnTicket {
     fn drop(&mut self) {
         let mut line = lock(&self.line);
         let Some(chats) = line.by_owner.get_mut(&self.owner) else { return };
@@ -60,6 +60,6 @@ impl Drop for Starter {
     }
 }
 
-fn lock(line: &Mutex<Starters>) -> MutexGuard<'_, Starters> {
+fn lock(line: &Mutex<TurnQueue>) -> MutexGuard<'_, TurnQueue> {
     line.lock().unwrap_or_else(PoisonError::into_inner) // Valid after a panic: every statement leaves the counts consistent.
 }

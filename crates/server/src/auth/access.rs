@@ -1,6 +1,6 @@
 //! The caller of a request, and what its token allows.
 //!
-//! Routes say what they need in their arguments: [`May`] a scope, or [`Own`] a chat under a scope. There is no other
+//! Routes say what they need in their arguments: [`Authorized`] a scope, or [`OwnedChat`] a chat under a scope. There is no other
 //! way to either, so a route that compiles has checked.
 
 use std::marker::PhantomData;
@@ -12,9 +12,9 @@ use axum::http::request::Parts;
 use everturn::core::ids::ChatId;
 use everturn::stores::{Scope, Token};
 
-use crate::api::problem::{Kind, Problem};
+use crate::api::problem::{Problem, ProblemKind};
 use crate::api::request::KEY;
-use crate::app::{OwnChat, Shared};
+use crate::app::{OpenedChat, SharedApp};
 
 /// The owner of a valid token. Only the guard creates one.
 #[derive(Debug, Clone)]
@@ -47,12 +47,12 @@ impl Caller {
             return Ok(());
         }
         let names: Vec<String> = scopes.iter().map(|scope| format!("`{}`", scope.name())).collect();
-        Err(Problem::new(Kind::Scope, format!("The token lacks the scope {}.", names.join(" or "))))
+        Err(Problem::new(ProblemKind::Scope, format!("The token lacks the scope {}.", names.join(" or "))))
     }
 }
 
 /// A scope as a type.
-pub trait Needed: Send + Sync + 'static {
+pub trait RequiredScope: Send + Sync + 'static {
     /// The scopes, of which one is enough.
     const SCOPES: &[Scope];
 }
@@ -68,33 +68,33 @@ pub struct Managing;
 /// [`Scope::Metrics`], or [`Scope::Admin`], which includes it.
 pub struct Measuring;
 
-impl Needed for Reading {
+impl RequiredScope for Reading {
     const SCOPES: &[Scope] = &[Scope::Read];
 }
 
-impl Needed for Chatting {
+impl RequiredScope for Chatting {
     const SCOPES: &[Scope] = &[Scope::Chat];
 }
 
-impl Needed for Answering {
+impl RequiredScope for Answering {
     const SCOPES: &[Scope] = &[Scope::Chat, Scope::Approve];
 }
 
-impl Needed for Managing {
+impl RequiredScope for Managing {
     const SCOPES: &[Scope] = &[Scope::Admin];
 }
 
-impl Needed for Measuring {
+impl RequiredScope for Measuring {
     const SCOPES: &[Scope] = &[Scope::Metrics, Scope::Admin];
 }
 
 /// A caller whose token has the scope `S`.
-pub struct May<S> {
+pub struct Authorized<S> {
     caller: Caller,
     _scope: PhantomData<S>,
 }
 
-impl<S> Deref for May<S> {
+impl<S> Deref for Authorized<S> {
     type Target = Caller;
 
     fn deref(&self) -> &Caller {
@@ -102,44 +102,44 @@ impl<S> Deref for May<S> {
     }
 }
 
-impl<S: Needed> FromRequestParts<Shared> for May<S> {
+impl<S: RequiredScope> FromRequestParts<SharedApp> for Authorized<S> {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, _: &Shared) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, _: &SharedApp) -> Result<Self, Problem> {
         let caller = parts.extensions.get::<Caller>().cloned();
-        let caller = caller.ok_or_else(|| Problem::new(Kind::Unauthorized, "Send a token."))?;
+        let caller = caller.ok_or_else(|| Problem::new(ProblemKind::Unauthorized, "Send a token."))?;
         caller.needs(S::SCOPES)?;
         Ok(Self { caller, _scope: PhantomData })
     }
 }
 
 /// A chat in the path, for its owner with this scope.
-pub struct Own<S> {
+pub struct OwnedChat<S> {
     /// The request's caller.
-    pub caller: May<S>,
-    chat: OwnChat,
+    pub caller: Authorized<S>,
+    chat: OpenedChat,
 }
 
-impl<S> Own<S> {
+impl<S> OwnedChat<S> {
     /// The chat alone.
-    pub fn into_chat(self) -> OwnChat {
+    pub fn into_chat(self) -> OpenedChat {
         self.chat
     }
 }
 
-impl<S> Deref for Own<S> {
-    type Target = OwnChat;
+impl<S> Deref for OwnedChat<S> {
+    type Target = OpenedChat;
 
-    fn deref(&self) -> &OwnChat {
+    fn deref(&self) -> &OpenedChat {
         &self.chat
     }
 }
 
-impl<S: Needed> FromRequestParts<Shared> for Own<S> {
+impl<S: RequiredScope> FromRequestParts<SharedApp> for OwnedChat<S> {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, app: &Shared) -> Result<Self, Problem> {
-        let caller = May::<S>::from_request_parts(parts, app).await?;
+    async fn from_request_parts(parts: &mut Parts, app: &SharedApp) -> Result<Self, Problem> {
+        let caller = Authorized::<S>::from_request_parts(parts, app).await?;
         let id = param(parts, app, "id").await?.parse().map_err(|_| Problem::not_found())?;
         let chat = app.open(&caller, id).await?;
         Ok(Self { caller, chat })
@@ -147,25 +147,25 @@ impl<S: Needed> FromRequestParts<Shared> for Own<S> {
 }
 
 /// A chat in the path that may be deleted by now: a request with an idempotency key may be a repeat from before. Without
-/// a key it is like [`Own`].
-pub struct Left<S> {
+/// a key it is like [`OwnedChat`].
+pub struct MaybeDeletedChat<S> {
     /// The request's caller.
-    pub caller: May<S>,
+    pub caller: Authorized<S>,
     /// The id in the path.
     pub id: ChatId,
     /// The chat, if it exists and is the caller's.
-    pub chat: Option<OwnChat>,
+    pub chat: Option<OpenedChat>,
 }
 
-impl<S: Needed> FromRequestParts<Shared> for Left<S> {
+impl<S: RequiredScope> FromRequestParts<SharedApp> for MaybeDeletedChat<S> {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, app: &Shared) -> Result<Self, Problem> {
-        let caller = May::<S>::from_request_parts(parts, app).await?;
+    async fn from_request_parts(parts: &mut Parts, app: &SharedApp) -> Result<Self, Problem> {
+        let caller = Authorized::<S>::from_request_parts(parts, app).await?;
         let id = param(parts, app, "id").await?.parse().map_err(|_| Problem::not_found())?;
         let chat = match app.open(&caller, id).await {
             Ok(chat) => Some(chat),
-            Err(problem) if problem.kind() == Kind::NotFound && parts.headers.contains_key(KEY) => None,
+            Err(problem) if problem.kind() == ProblemKind::NotFound && parts.headers.contains_key(KEY) => None,
             Err(problem) => return Err(problem),
         };
         Ok(Self { caller, id, chat })
@@ -173,25 +173,25 @@ impl<S: Needed> FromRequestParts<Shared> for Left<S> {
 }
 
 /// The secret of the caller's token. Only for deriving a new token from it.
-pub struct Shown(pub String);
+pub struct BearerSecret(pub String);
 
-impl FromRequestParts<Shared> for Shown {
+impl FromRequestParts<SharedApp> for BearerSecret {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, _: &Shared) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, _: &SharedApp) -> Result<Self, Problem> {
         let shown = parts.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
         let secret = shown.and_then(|value| value.split_once(' ')).map(|(_, secret)| secret.trim().to_owned());
-        secret.map(Self).ok_or_else(|| Problem::new(Kind::Unauthorized, "Send a token."))
+        secret.map(Self).ok_or_else(|| Problem::new(ProblemKind::Unauthorized, "Send a token."))
     }
 }
 
 /// The number at the end of a path, after the chat's id.
-pub struct Number(pub u64);
+pub struct PathNumber(pub u64);
 
-impl FromRequestParts<Shared> for Number {
+impl FromRequestParts<SharedApp> for PathNumber {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, app: &Shared) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, app: &SharedApp) -> Result<Self, Problem> {
         let number = param(parts, app, "number").await?;
         // Only in the form that we write: "+1" and "01" do not name anything.
         let parsed = number.parse().ok().filter(|parsed: &u64| parsed.to_string() == number);
@@ -199,30 +199,30 @@ impl FromRequestParts<Shared> for Number {
     }
 }
 
-/// The second number of a path, after [`Number`].
-pub struct Place(pub usize);
+/// The second number of a path, after [`PathNumber`].
+pub struct PathIndex(pub usize);
 
-impl FromRequestParts<Shared> for Place {
+impl FromRequestParts<SharedApp> for PathIndex {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, app: &Shared) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, app: &SharedApp) -> Result<Self, Problem> {
         let place = param(parts, app, "place").await?;
         place.parse().map(Self).map_err(|_| Problem::not_found())
     }
 }
 
 /// The id at the end of a path that names no chat.
-pub struct Tail(pub String);
+pub struct PathId(pub String);
 
-impl FromRequestParts<Shared> for Tail {
+impl FromRequestParts<SharedApp> for PathId {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, app: &Shared) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, app: &SharedApp) -> Result<Self, Problem> {
         param(parts, app, "id").await.map(Self)
     }
 }
 
-async fn param(parts: &mut Parts, app: &Shared, name: &str) -> Result<String, Problem> {
+async fn param(parts: &mut Parts, app: &SharedApp, name: &str) -> Result<String, Problem> {
     let params = RawPathParams::from_request_parts(parts, app).await.map_err(|_| Problem::not_found())?;
     let found = params.iter().find(|(known, _)| *known == name).map(|(_, value)| value.to_owned());
     found.ok_or_else(Problem::not_found)

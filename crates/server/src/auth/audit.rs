@@ -41,11 +41,11 @@ pub fn decided(answers: &[CallAnswer]) -> Vec<(CallUid, &'static str)> {
 /// Answers that this process has audited. A repeat of a request that another process took may be audited twice, because
 /// it is not known whether that process got as far.
 #[derive(Debug, Default)]
-pub struct Remembered(Mutex<(BTreeSet<Answering>, VecDeque<Answering>)>);
+pub struct RecordedAnswers(Mutex<(BTreeSet<Answering>, VecDeque<Answering>)>);
 
 type Answering = (ChatId, InboxSeq);
 
-impl Remembered {
+impl RecordedAnswers {
     /// Records a receipt, and returns whether it was new.
     pub fn is_first(&self, Receipt { chat, seq }: Receipt) -> bool {
         let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn only_the_newest_are_remembered() {
-        let (remembered, chat) = (Remembered::default(), ChatId::from_u128(7));
+        let (remembered, chat) = (RecordedAnswers::default(), ChatId::from_u128(7));
         let is_first = |seq| remembered.is_first(Receipt { chat, seq: InboxSeq(seq) });
         assert!((0..=REMEMBERED_MAX as u64).all(is_first));
         assert_eq!([REMEMBERED_MAX as u64, 1, 0].map(is_first), [false, false, true]);

@@ -66,9 +66,9 @@ impl fmt::Display for Site {
 
 /// The configured origins.
 #[derive(Debug, Clone, Default)]
-pub struct Sites(pub Vec<Site>);
+pub struct AllowedSites(pub Vec<Site>);
 
-impl Sites {
+impl AllowedSites {
     /// The configured origin that a request comes from.
     pub fn of(&self, headers: &HeaderMap) -> Option<Site> {
         let mut origins = headers.get_all(header::ORIGIN).iter();

@@ -17,9 +17,9 @@ const ADDRESSES_MAX: usize = 4096;
 
 /// Failed logins by address.
 #[derive(Debug, Default)]
-pub struct Failures(Mutex<HashMap<IpAddr, (Instant, u32)>>);
+pub struct FailedLogins(Mutex<HashMap<IpAddr, (Instant, u32)>>);
 
-impl Failures {
+impl FailedLogins {
     /// Counts a failure, and returns whether there were more than `max` in the last minute.
     pub fn is_over(&self, peer: IpAddr, max: u32) -> bool {
         let now = Instant::now();
@@ -44,7 +44,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn failures_are_forgotten_after_a_minute() {
-        let (failures, peer) = (Failures::default(), IpAddr::from(Ipv4Addr::LOCALHOST));
+        let (failures, peer) = (FailedLogins::default(), IpAddr::from(Ipv4Addr::LOCALHOST));
         assert!(!failures.is_over(peer, 2));
         assert!(!failures.is_over(peer, 2));
         assert!(failures.is_over(peer, 2));

@@ -19,14 +19,14 @@ use futures_util::FutureExt as _;
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
-use crate::api::problem::{Kind, Problem};
-use crate::app::Shared;
+use crate::api::problem::{Problem, ProblemKind};
+use crate::app::SharedApp;
 use crate::auth::access::Caller;
 use crate::auth::audit;
 use crate::auth::cors::{self, Site};
 use crate::auth::proxies::Network;
 use crate::entropy;
-use crate::net::listen::{Entrance, Listen};
+use crate::net::listen::{ListenAddress, ListenerConfig};
 
 /// The paths that answer without a token, for the health checks of a supervisor or load balancer.
 pub const PROBES: [&str; 2] = ["/healthz", "/readyz"];
@@ -37,13 +37,13 @@ const REQUEST_ID_LEN_MAX: usize = 128;
 
 /// Where a request came from.
 #[derive(Debug, Clone, Copy)]
-pub struct Peer {
+pub struct ClientPeer {
     address: IpAddr,
     /// Whether the way was encrypted or did not leave this machine.
     is_private: bool,
 }
 
-impl Peer {
+impl ClientPeer {
     /// A client on this machine.
     pub const LOCAL: Self = Self { address: IpAddr::V4(Ipv4Addr::LOCALHOST), is_private: true };
 
@@ -59,13 +59,13 @@ pub struct Hosts(Vec<String>);
 
 impl Hosts {
     /// The names of a server with these listeners, and the configured ones.
-    pub fn new(entrances: &[Entrance], given: &[String]) -> Self {
+    pub fn new(entrances: &[ListenerConfig], given: &[String]) -> Self {
         let mut hosts: Vec<String> = given.iter().map(|host| host.to_ascii_lowercase()).collect();
         let own = ["localhost", "127.0.0.1", "[::1]"];
-        for Entrance { at, tls } in entrances {
+        for ListenerConfig { at, tls } in entrances {
             match at {
-                Listen::Unix(_) => hosts.push("localhost".into()),
-                Listen::Tcp(address) => {
+                ListenAddress::Unix(_) => hosts.push("localhost".into()),
+                ListenAddress::Tcp(address) => {
                     let port = address.port();
                     hosts.extend(own.iter().map(|name| format!("{name}:{port}")));
                     hosts.push(address.to_string());
@@ -90,7 +90,7 @@ impl Hosts {
 }
 
 /// Passes a request to its route, or answers with a problem. Counts and logs it either way.
-pub async fn guard(State(app): State<Shared>, mut request: Request, next: Next) -> Response {
+pub async fn guard(State(app): State<SharedApp>, mut request: Request, next: Next) -> Response {
     let began = Instant::now();
     let (id, method) = (app.request_ids.of(request.headers()), request.method().clone());
     let span = tracing::error_span!("request", id); // At level error, so that every log line of the request has its id.
@@ -108,14 +108,14 @@ pub async fn guard(State(app): State<Shared>, mut request: Request, next: Next) 
     // A panic ends only its own request, which is answered with a problem.
     let mut response = AssertUnwindSafe(answered).catch_unwind().await.unwrap_or_else(|_| {
         tracing::error!(request = %id, route, "request handler panicked; answered 500");
-        Problem::new(Kind::Internal, "The server failed on this request; see its log.").into_response()
+        Problem::new(ProblemKind::Internal, "The server failed on this request; see its log.").into_response()
     });
     if method.is_safe() {
         response = app.answers.send(response); // Others are short, and a done change must not be answered with 503.
     }
     let (status, took) = (response.status(), began.elapsed());
     app.meter.answered(&method, &route, status, took);
-    let chat = response.extensions().get::<Made>().map(|made| made.0).or(chat).map(tracing::field::display);
+    let chat = response.extensions().get::<CreatedChat>().map(|made| made.0).or(chat).map(tracing::field::display);
     let (status, ms) = (status.as_u16(), took.as_millis() as u64);
     tracing::info!(request = %id, %method, route, chat, status, ms, "answered");
     let headers = response.headers_mut();
@@ -146,7 +146,7 @@ enum Entry {
     MayAsk,
 }
 
-async fn admit(app: &Shared, request: &mut Request, site: Option<&Site>) -> Result<Entry, Problem> {
+async fn admit(app: &SharedApp, request: &mut Request, site: Option<&Site>) -> Result<Entry, Problem> {
     is_for_us(app, request)?;
     match site {
         Some(_) if cors::is_preflight(request.method(), request.headers()) => return Ok(Entry::MayAsk),
@@ -156,14 +156,17 @@ async fn admit(app: &Shared, request: &mut Request, site: Option<&Site>) -> Resu
     if PROBES.contains(&request.uri().path()) {
         return Ok(Entry::Asks);
     }
-    let peer =
-        request.extensions().get::<Peer>().map(|peer| unread(*peer, &app.proxies, request.headers())).transpose()?;
+    let peer = request
+        .extensions()
+        .get::<ClientPeer>()
+        .map(|peer| unread(*peer, &app.proxies, request.headers()))
+        .transpose()?;
     let caller = identify(app, request.headers(), peer).await?;
     request.extensions_mut().insert(caller);
     Ok(Entry::Asks)
 }
 
-fn is_for_us(app: &Shared, request: &Request) -> Result<(), Problem> {
+fn is_for_us(app: &SharedApp, request: &Request) -> Result<(), Problem> {
     let mut hosts = request.headers().get_all(header::HOST).iter();
     let (host, more) = (hosts.next().map(|host| host.to_str().unwrap_or_default()), hosts.next());
     let authority = request.uri().authority().map(|authority| authority.as_str());
@@ -175,28 +178,32 @@ fn is_for_us(app: &Shared, request: &Request) -> Result<(), Problem> {
     if is_ours && more.is_none() {
         return Ok(());
     }
-    Err(Problem::new(Kind::Host, "Use the address the server printed, or start it with --host for this name."))
+    Err(Problem::new(ProblemKind::Host, "Use the address the server printed, or start it with --host for this name."))
 }
 
-fn is_from_us(app: &Shared, headers: &HeaderMap) -> Result<(), Problem> {
+fn is_from_us(app: &SharedApp, headers: &HeaderMap) -> Result<(), Problem> {
     let is_foreign = |origin: &HeaderValue| !origin.to_str().is_ok_and(|origin| app.hosts.has_origin(origin));
     let is_cross = |site: &HeaderValue| !matches!(site.as_bytes(), b"same-origin" | b"none");
     if headers.get_all(header::ORIGIN).iter().any(is_foreign) || headers.get_all("sec-fetch-site").iter().any(is_cross)
     {
         let detail =
             "The request comes from a page of another site; to allow that site, start the server with --origin.";
-        return Err(Problem::new(Kind::Origin, detail));
+        return Err(Problem::new(ProblemKind::Origin, detail));
     }
     Ok(())
 }
 
 /// The client's address; a configured proxy forwards it. Refuses a request that crossed a network unencrypted, unless it
 /// comes from a configured proxy, which has ended the TLS connection.
-fn unread(Peer { address, is_private }: Peer, proxies: &[Network], headers: &HeaderMap) -> Result<IpAddr, Problem> {
+fn unread(
+    ClientPeer { address, is_private }: ClientPeer,
+    proxies: &[Network],
+    headers: &HeaderMap,
+) -> Result<IpAddr, Problem> {
     let is_proxy = proxies.iter().any(|proxy| proxy.has(address));
     if !is_private && !is_proxy {
         let detail = "This address takes unencrypted requests from a proxy only: use the proxy's address, or configure the proxy with --proxy.";
-        return Err(Problem::new(Kind::Host, detail));
+        return Err(Problem::new(ProblemKind::Host, detail));
     }
     let told = headers.get_all("x-forwarded-for").iter().next_back().filter(|_| is_proxy);
     let last = told.and_then(|told| told.to_str().ok()?.rsplit(',').next()?.trim().parse().ok());
@@ -221,10 +228,10 @@ fn check_json(request: &Request) -> Result<(), Problem> {
     if essence.eq_ignore_ascii_case("application/json") {
         return Ok(());
     }
-    Err(Problem::new(Kind::MediaType, "Send the body with `content-type: application/json`."))
+    Err(Problem::new(ProblemKind::MediaType, "Send the body with `content-type: application/json`."))
 }
 
-async fn identify(app: &Shared, headers: &HeaderMap, peer: Option<IpAddr>) -> Result<Caller, Problem> {
+async fn identify(app: &SharedApp, headers: &HeaderMap, peer: Option<IpAddr>) -> Result<Caller, Problem> {
     let mut headers = headers.get_all(header::AUTHORIZATION).iter();
     let bearer = headers.next().and_then(|value| value.to_str().ok()).and_then(bearer);
     if let (Some(secret), None) = (bearer, headers.next())
@@ -233,12 +240,15 @@ async fn identify(app: &Shared, headers: &HeaderMap, peer: Option<IpAddr>) -> Re
         return Ok(Caller::bearing(token));
     }
     if bearer.is_some() {
-        if peer.is_some_and(|peer| app.failures.is_over(peer, app.bounds.failures_max)) {
-            return Err(Problem::new(Kind::TooMany, "Too many wrong tokens; wait a minute.").after(60));
+        if peer.is_some_and(|peer| app.failures.is_over(peer, app.limits.failures_max)) {
+            return Err(Problem::new(ProblemKind::TooMany, "Too many wrong tokens; wait a minute.").after(60));
         }
         audit::login_failed(peer); // Bounded by `failures_max`, so the audit file cannot be flooded.
     }
-    Err(Problem::new(Kind::Unauthorized, "Send `authorization: Bearer …` with a token that is known and not expired."))
+    Err(Problem::new(
+        ProblemKind::Unauthorized,
+        "Send `authorization: Bearer …` with a token that is known and not expired.",
+    ))
 }
 
 fn bearer(value: &str) -> Option<&str> {
@@ -270,7 +280,7 @@ impl RequestIds {
 
 /// The chat that a request created, for the log: the path names none, or another.
 #[derive(Debug, Clone, Copy)]
-pub struct Made(pub ChatId);
+pub struct CreatedChat(pub ChatId);
 
 /// The chat in a path.
 fn chat_of(route: &str, path: &str) -> Option<ChatId> {
@@ -302,7 +312,7 @@ mod tests {
             HeaderMap::from_iter([("x-forwarded-for".parse().unwrap(), HeaderValue::from_static(told))])
         };
         let asks = |from: &str, is_encrypted: bool, told| {
-            unread(Peer::over(from.parse().unwrap(), is_encrypted), &proxies, &headers(told))
+            unread(ClientPeer::over(from.parse().unwrap(), is_encrypted), &proxies, &headers(told))
                 .ok()
                 .map(|ip| ip.to_string())
         };

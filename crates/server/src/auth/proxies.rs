@@ -14,7 +14,7 @@ pub struct Network {
 /// A text that is not an address or network.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no address and no network, such as 10.1.2.3 or 10.0.0.0/8")]
-pub struct NoNetwork(String);
+pub struct BadNetwork(String);
 
 impl Network {
     /// Whether every address is in it.
@@ -37,10 +37,10 @@ impl Network {
 }
 
 impl FromStr for Network {
-    type Err = NoNetwork;
+    type Err = BadNetwork;
 
-    fn from_str(text: &str) -> Result<Self, NoNetwork> {
-        let no = || NoNetwork(text.into());
+    fn from_str(text: &str) -> Result<Self, BadNetwork> {
+        let no = || BadNetwork(text.into());
         let (base, bits) = text.split_once('/').map_or((text, None), |(base, bits)| (base, Some(bits)));
         let base: IpAddr = base.parse().map_err(|_| no())?;
         let all = if base.is_ipv4() { 32 } else { 128 };

@@ -14,24 +14,24 @@ use tokio::time::sleep;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::app::Shared;
+use crate::app::SharedApp;
 
 /// Time for a stream to end by itself after its token has become invalid.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// The checks of all tokens that have streams.
 #[derive(Default)]
-pub struct Checks(Mutex<HashMap<TokenHash, Weak<Check>>>);
+pub struct TokenWatches(Mutex<HashMap<TokenHash, Weak<TokenWatch>>>);
 
 /// The repeated check of one token; stops when the last stream drops it.
-pub struct Check {
+pub struct TokenWatch {
     over: CancellationToken,
     _asks: AbortOnDropHandle<()>,
 }
 
-impl Checks {
+impl TokenWatches {
     /// The check of a token that was valid a moment ago.
-    pub fn of(&self, app: &Shared, token: &Token) -> Arc<Check> {
+    pub fn of(&self, app: &SharedApp, token: &Token) -> Arc<TokenWatch> {
         let mut checks = self.0.lock().unwrap_or_else(PoisonError::into_inner); // Every change is made whole.
         if let Some(check) = checks.get(&token.hash).and_then(Weak::upgrade).filter(|check| !check.over.is_cancelled())
         {
@@ -44,13 +44,13 @@ impl Checks {
         // If the task panics, the guard ends the streams: the token may be invalid.
         let guard = over.clone().drop_guard();
         let asks = tokio::spawn(ask(app.clone(), token.clone(), guard));
-        let check = Arc::new(Check { over, _asks: AbortOnDropHandle::new(asks) });
+        let check = Arc::new(TokenWatch { over, _asks: AbortOnDropHandle::new(asks) });
         checks.insert(token.hash, Arc::downgrade(&check));
         check
     }
 }
 
-impl Check {
+impl TokenWatch {
     /// Cancelled when the token is not valid any more, and when the server shuts down.
     pub const fn over(&self) -> &CancellationToken {
         &self.over
@@ -60,14 +60,14 @@ impl Check {
 /// When to cut a response whose token is invalid and that has not ended by itself. An extension of the response; the
 /// connection applies it.
 #[derive(Clone)]
-pub struct Ends {
+pub struct CutSignal {
     over: CancellationToken,
     shutdown: CancellationToken,
 }
 
-impl Ends {
-    /// Ends with the token of this check.
-    pub fn with(check: &Check, app: &Shared) -> Self {
+impl CutSignal {
+    /// Ends with the token of this watch.
+    pub fn with(check: &TokenWatch, app: &SharedApp) -> Self {
         Self { over: check.over.clone(), shutdown: app.shutdown.clone() }
     }
 
@@ -82,7 +82,7 @@ impl Ends {
 }
 
 /// Checks the token until it is not valid any more.
-async fn ask(app: Shared, token: Token, _over: DropGuard) {
+async fn ask(app: SharedApp, token: Token, _over: DropGuard) {
     tokio::select! {
         biased;
         () = expired(&app, token.expires) => {}
@@ -91,17 +91,17 @@ async fn ask(app: Shared, token: Token, _over: DropGuard) {
 }
 
 /// Waits until the token expires. Uses no store, so it works while the store is unavailable.
-async fn expired(app: &Shared, expires: Option<Timestamp>) {
+async fn expired(app: &SharedApp, expires: Option<Timestamp>) {
     let Some(expires) = expires else { return pending().await };
     while app.now() < expires {
-        sleep(expires.since(app.now()).min(app.bounds.recheck)).await; // The wall clock may be set meanwhile.
+        sleep(expires.since(app.now()).min(app.limits.recheck)).await; // The wall clock may be set meanwhile.
     }
 }
 
 /// Waits until the token is revoked. An unavailable store does not end the streams.
-async fn revoked(app: &Shared, token: &TokenHash) {
+async fn revoked(app: &SharedApp, token: &TokenHash) {
     loop {
-        sleep(app.bounds.recheck).await;
+        sleep(app.limits.recheck).await;
         if matches!(app.token(token).await, Ok(None)) {
             return;
         }

@@ -6,14 +6,14 @@
 
 /// A format of metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
+pub enum MetricsFormat {
     /// Prometheus' text format 0.0.4.
     Classic,
     /// OpenMetrics 1.0.
     OpenMetrics,
 }
 
-impl Format {
+impl MetricsFormat {
     /// The format that an `Accept` header prefers.
     pub fn wanted(accept: &str) -> Self {
         let weight = |kind: &str| {
@@ -78,19 +78,19 @@ mod tests {
     use prometheus_client::registry::Registry;
 
     use super::*;
-    use crate::metrics::meter::Meter;
+    use crate::metrics::meter::ServerMetrics;
 
     #[test]
     fn the_accept_header_selects_openmetrics() {
         let prometheus = "application/openmetrics-text;version=1.0.0;q=0.5,application/openmetrics-text;version=0.0.1;q=0.4,\
             text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
         for accept in [prometheus, "application/openmetrics-text", "text/plain;q=0.1, application/openmetrics-text"] {
-            assert_eq!(Format::wanted(accept), Format::OpenMetrics, "{accept}");
+            assert_eq!(MetricsFormat::wanted(accept), MetricsFormat::OpenMetrics, "{accept}");
         }
         for accept in ["", "*/*", "text/plain", "text/plain, application/openmetrics-text;q=0.5", "text/html"] {
-            assert_eq!(Format::wanted(accept), Format::Classic, "{accept}");
+            assert_eq!(MetricsFormat::wanted(accept), MetricsFormat::Classic, "{accept}");
         }
-        assert_eq!(Format::wanted("application/openmetrics-text;q=0"), Format::Classic);
+        assert_eq!(MetricsFormat::wanted("application/openmetrics-text;q=0"), MetricsFormat::Classic);
     }
 
     /// Every registered metric follows the rules of the classic format: each family has one help and one type line under
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn the_classic_format_is_kept() {
         let mut registry = Registry::default();
-        let meter = Meter::register(&mut registry);
+        let meter = ServerMetrics::register(&mut registry);
         let _metrics = Metrics::register(&mut registry);
         meter.answered(
             &axum::http::Method::GET,
@@ -108,7 +108,7 @@ mod tests {
         );
         let mut open = String::new();
         encode(&mut open, &registry).unwrap();
-        let text = Format::Classic.of(open);
+        let text = MetricsFormat::Classic.of(open);
         let (mut types, mut helped, mut samples) = (BTreeMap::new(), None, 0);
         for line in text.lines() {
             if let Some((name, help)) = line.strip_prefix("# HELP ").and_then(|told| told.split_once(' ')) {

@@ -23,7 +23,7 @@ struct Requests {
 
 /// The server's metrics.
 #[derive(Debug)]
-pub struct Meter {
+pub struct ServerMetrics {
     requests: Family<Requests, Counter>,
     duration: Histogram,
     /// Open streams.
@@ -34,7 +34,7 @@ pub struct Meter {
     pub readers_cut: Counter,
 }
 
-impl Meter {
+impl ServerMetrics {
     /// Registers the metrics.
     pub fn register(registry: &mut Registry) -> Self {
         let meter = Self {
@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn the_page_lists_what_is_registered() {
         let mut registry = Registry::default();
-        let meter = Meter::register(&mut registry);
+        let meter = ServerMetrics::register(&mut registry);
         meter.answered(&Method::GET, "/v1/chats", StatusCode::OK, Duration::ZERO);
         let mut text = String::new();
         encode(&mut text, &registry).expect("numbers can be written");

@@ -17,11 +17,11 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::auth::token_watch::Ends;
+use crate::auth::token_watch::CutSignal;
 
 /// The requests under way on one connection.
 #[derive(Debug, Clone, Default)]
-pub struct Work(Arc<State>);
+pub struct Activity(Arc<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -42,16 +42,16 @@ struct Pieces {
 
 /// One request, until all of its response is taken, or dropped.
 #[derive(Debug)]
-pub struct Piece(Work);
+pub struct ActiveRequest(Activity);
 
-impl Work {
+impl Activity {
     /// Records a new request, in this version of HTTP.
-    pub fn begin(&self, version: Version) -> Piece {
+    pub fn begin(&self, version: Version) -> ActiveRequest {
         let mut pieces = self.pieces();
         pieces.count += 1;
         pieces.open += 1;
         pieces.is_shared |= version == Version::HTTP_2;
-        Piece(self.clone())
+        ActiveRequest(self.clone())
     }
 
     /// The number of the request whose head the next byte would begin. `None` while a request is under way, and in HTTP/2,
@@ -94,10 +94,10 @@ impl Work {
     }
 }
 
-impl Piece {
+impl ActiveRequest {
     /// Ends the request with its body. If the body has to be cut before and the client does not take the end, the
     /// connection is cut.
-    pub fn until_sent(self, body: Body, ends: Option<Ends>, cut: Counter) -> Body {
+    pub fn until_sent(self, body: Body, ends: Option<CutSignal>, cut: Counter) -> Body {
         let looks = ends.map(|ends| {
             let work = self.0.clone();
             AbortOnDropHandle::new(tokio::spawn(async move {
@@ -110,7 +110,7 @@ impl Piece {
     }
 }
 
-impl Drop for Piece {
+impl Drop for ActiveRequest {
     fn drop(&mut self) {
         let mut pieces = self.0.pieces();
         pieces.open -= 1;
@@ -121,7 +121,7 @@ impl Drop for Piece {
 /// The body of a response, with its request.
 struct Sent {
     body: Body,
-    _piece: Piece,
+    _piece: ActiveRequest,
     /// The task that waits until the body has to be cut; ends with the body.
     _looks: Option<AbortOnDropHandle<()>>,
 }
@@ -152,7 +152,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn rest_begins_when_the_last_piece_is_done() {
-        let (work, second) = (Work::default(), Duration::from_secs(1));
+        let (work, second) = (Activity::default(), Duration::from_secs(1));
         let (one, other, began) = (work.begin(Version::HTTP_2), work.begin(Version::HTTP_2), Instant::now());
         let pieces = async {
             drop(one);

@@ -12,20 +12,20 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// A connection that yields once before each write.
-pub struct Gather<T> {
+pub struct CoalescedWrites<T> {
     io: T,
     /// Whether it has yielded since the last complete write.
-    has_waited: bool,
+    has_yielded: bool,
 }
 
-impl<T> Gather<T> {
+impl<T> CoalescedWrites<T> {
     pub const fn new(io: T) -> Self {
-        Self { io, has_waited: false }
+        Self { io, has_yielded: false }
     }
 
     /// Yields once.
     fn poll_turn(&mut self, context: &Context<'_>) -> Poll<()> {
-        if !std::mem::replace(&mut self.has_waited, true) {
+        if !std::mem::replace(&mut self.has_yielded, true) {
             context.waker().wake_by_ref(); // A task that wakes itself goes to the end of the run queue.
             return Poll::Pending;
         }
@@ -33,13 +33,13 @@ impl<T> Gather<T> {
     }
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for Gather<T> {
+impl<T: AsyncRead + Unpin> AsyncRead for CoalescedWrites<T> {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<Result<()>> {
         Pin::new(&mut self.io).poll_read(context, buf)
     }
 }
 
-impl<T: AsyncWrite + Unpin> AsyncWrite for Gather<T> {
+impl<T: AsyncWrite + Unpin> AsyncWrite for CoalescedWrites<T> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, buf: &[u8]) -> Poll<Result<usize>> {
         ready!(self.poll_turn(context));
         Pin::new(&mut self.io).poll_write(context, buf)
@@ -59,7 +59,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Gather<T> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
-        self.has_waited = false;
+        self.has_yielded = false;
         Pin::new(&mut self.io).poll_flush(context)
     }
 
@@ -136,11 +136,11 @@ mod tests {
         count.load(Ordering::Relaxed) - before
     }
 
-    /// On a worker of the real runtime, which continues with the task that was woken last: without `Gather`, the writer.
+    /// On a worker of the real runtime, which continues with the task that was woken last: without `CoalescedWrites`, the writer.
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     async fn events_ready_together_are_written_together() {
         let apart = tokio::spawn(writes(|io| io)).await.unwrap();
-        let together = tokio::spawn(writes(Gather::new)).await.unwrap();
+        let together = tokio::spawn(writes(CoalescedWrites::new)).await.unwrap();
         assert!(together * 4 <= apart, "{READERS} words in {together} writes, and in {apart} without coalescing");
     }
 }

@@ -17,7 +17,7 @@ const UNIX: &str = "unix:";
 
 /// Where to listen.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Listen {
+pub enum ListenAddress {
     /// An address and a port; port 0 takes a free one.
     Tcp(SocketAddr),
     /// A Unix socket that only its owner can use.
@@ -27,13 +27,13 @@ pub enum Listen {
 /// A text that is not a listen address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is neither an address with a port, such as 127.0.0.1:4140, nor unix: and a path")]
-pub struct NoListen(String);
+pub struct BadListenAddress(String);
 
-impl FromStr for Listen {
-    type Err = NoListen;
+impl FromStr for ListenAddress {
+    type Err = BadListenAddress;
 
-    fn from_str(text: &str) -> std::result::Result<Self, NoListen> {
-        let no = || NoListen(text.into());
+    fn from_str(text: &str) -> std::result::Result<Self, BadListenAddress> {
+        let no = || BadListenAddress(text.into());
         match text.strip_prefix(UNIX) {
             Some(path) if path.is_empty() || path.contains('\n') => Err(no()),
             Some(path) => Ok(Self::Unix(path.into())),
@@ -42,7 +42,7 @@ impl FromStr for Listen {
     }
 }
 
-impl fmt::Display for Listen {
+impl fmt::Display for ListenAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp(address) => write!(f, "{address}"),
@@ -53,17 +53,17 @@ impl fmt::Display for Listen {
 
 /// A listener's address, and its TLS configuration.
 #[derive(Debug, Clone)]
-pub struct Entrance {
+pub struct ListenerConfig {
     /// Where to listen.
-    pub at: Listen,
+    pub at: ListenAddress,
     /// The certificate, if this server does TLS itself.
     pub tls: Option<Arc<Tls>>,
 }
 
-impl Entrance {
+impl ListenerConfig {
     /// A listener without TLS.
     #[must_use]
-    pub const fn plain(at: Listen) -> Self {
+    pub const fn plain(at: ListenAddress) -> Self {
         Self { at, tls: None }
     }
 
@@ -71,9 +71,9 @@ impl Entrance {
     #[must_use]
     pub fn url(&self) -> String {
         match (&self.at, &self.tls) {
-            (Listen::Unix(_), _) => self.at.to_string(),
-            (Listen::Tcp(address), None) => format!("http://{}", reachable(*address)),
-            (Listen::Tcp(address), Some(_)) => format!("https://{}", reachable(*address)),
+            (ListenAddress::Unix(_), _) => self.at.to_string(),
+            (ListenAddress::Tcp(address), None) => format!("http://{}", reachable(*address)),
+            (ListenAddress::Tcp(address), Some(_)) => format!("https://{}", reachable(*address)),
         }
     }
 
@@ -81,9 +81,9 @@ impl Entrance {
     #[must_use]
     pub const fn is_local(&self) -> bool {
         match (&self.at, &self.tls) {
-            (Listen::Unix(_), _) => true,
-            (Listen::Tcp(address), None) => address.ip().is_loopback() || address.ip().is_unspecified(),
-            (Listen::Tcp(_), Some(_)) => false,
+            (ListenAddress::Unix(_), _) => true,
+            (ListenAddress::Tcp(address), None) => address.ip().is_loopback() || address.ip().is_unspecified(),
+            (ListenAddress::Tcp(_), Some(_)) => false,
         }
     }
 }
@@ -103,30 +103,30 @@ fn reachable(address: SocketAddr) -> SocketAddr {
 const WAITING_LEN_MAX: u32 = 4_096;
 
 /// A bound listener.
-pub(crate) enum Listener {
+pub(crate) enum BoundListener {
     Tcp(TcpListener),
     Unix { listener: UnixListener, _file: SocketFile },
 }
 
 /// An accepted connection.
-pub(crate) enum Came {
+pub(crate) enum NewConnection {
     Tcp(TcpStream, IpAddr),
     Unix(UnixStream),
 }
 
-impl Listener {
+impl BoundListener {
     /// Binds the listener, and returns it with its actual address.
-    pub(crate) async fn bind(at: &Listen) -> Result<(Self, Listen)> {
+    pub(crate) async fn bind(at: &ListenAddress) -> Result<(Self, ListenAddress)> {
         match at {
-            Listen::Tcp(address) => {
+            ListenAddress::Tcp(address) => {
                 let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
                 socket.set_reuseaddr(true)?; // Or a restart would wait for old connections in TIME_WAIT.
                 socket.bind(*address)?;
                 let listener = socket.listen(WAITING_LEN_MAX)?;
                 let address = listener.local_addr()?;
-                Ok((Self::Tcp(listener), Listen::Tcp(address)))
+                Ok((Self::Tcp(listener), ListenAddress::Tcp(address)))
             }
-            Listen::Unix(path) => {
+            ListenAddress::Unix(path) => {
                 let path = std::path::absolute(path)?;
                 make_room(&path).await?;
                 let socket = UnixSocket::new_stream()?;
@@ -134,18 +134,18 @@ impl Listener {
                 std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
                 let listener = socket.listen(WAITING_LEN_MAX)?;
                 let file = SocketFile::new(&path)?;
-                Ok((Self::Unix { listener, _file: file }, Listen::Unix(path)))
+                Ok((Self::Unix { listener, _file: file }, ListenAddress::Unix(path)))
             }
         }
     }
 
-    pub(crate) async fn accept(&self) -> Result<Came> {
+    pub(crate) async fn accept(&self) -> Result<NewConnection> {
         match self {
             Self::Tcp(listener) => listener.accept().await.map(|(stream, from)| {
                 let _ = stream.set_nodelay(true); // Without it, writes are only slower.
-                Came::Tcp(stream, from.ip().to_canonical())
+                NewConnection::Tcp(stream, from.ip().to_canonical())
             }),
-            Self::Unix { listener, .. } => listener.accept().await.map(|(stream, _)| Came::Unix(stream)),
+            Self::Unix { listener, .. } => listener.accept().await.map(|(stream, _)| NewConnection::Unix(stream)),
         }
     }
 }
@@ -198,10 +198,10 @@ mod tests {
     #[test]
     fn addresses_round_trip() {
         for text in ["127.0.0.1:4140", "[::1]:0", "unix:/run/everturn.sock", "unix:here"] {
-            assert_eq!(text.parse::<Listen>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<ListenAddress>().unwrap().to_string(), text);
         }
         for text in ["", "localhost:1", "127.0.0.1", "unix:", "4140"] {
-            assert!(text.parse::<Listen>().is_err(), "{text}");
+            assert!(text.parse::<ListenAddress>().is_err(), "{text}");
         }
     }
 
@@ -214,7 +214,7 @@ mod tests {
             ("10.1.2.3:1", "http://10.1.2.3:1", false),
             ("unix:/a", "unix:/a", true),
         ] {
-            let entrance = Entrance::plain(at.parse().unwrap());
+            let entrance = ListenerConfig::plain(at.parse().unwrap());
             assert_eq!((entrance.url().as_str(), entrance.is_local()), (url, is_local));
         }
     }
@@ -225,15 +225,15 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let at = |path: &Path| format!("unix:{}", path.join("socket").display());
         for at in ["127.0.0.1:0", &at(dir.path())] {
-            let (_listener, at) = Listener::bind(&at.parse().unwrap()).await.unwrap();
+            let (_listener, at) = BoundListener::bind(&at.parse().unwrap()).await.unwrap();
             let mut waiting = Vec::new();
             for number in 0..300 {
                 let come = async {
                     match &at {
-                        Listen::Tcp(address) => {
-                            TcpStream::connect(address).await.map(|stream| Came::Tcp(stream, address.ip()))
+                        ListenAddress::Tcp(address) => {
+                            TcpStream::connect(address).await.map(|stream| NewConnection::Tcp(stream, address.ip()))
                         }
-                        Listen::Unix(path) => UnixStream::connect(path).await.map(Came::Unix),
+                        ListenAddress::Unix(path) => UnixStream::connect(path).await.map(NewConnection::Unix),
                     }
                 };
                 let came = tokio::time::timeout(std::time::Duration::from_secs(30), come).await;
@@ -247,24 +247,24 @@ mod tests {
     async fn only_a_socket_that_was_left_is_replaced() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("socket");
-        let at = Listen::Unix(path.clone());
+        let at = ListenAddress::Unix(path.clone());
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
         assert!(path.exists(), "it was left");
-        let (listener, bound) = Listener::bind(&at).await.unwrap();
+        let (listener, bound) = BoundListener::bind(&at).await.unwrap();
         assert_eq!(bound, at);
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        let again = Listener::bind(&at).await.err().unwrap();
+        let again = BoundListener::bind(&at).await.err().unwrap();
         assert_eq!(again.kind(), ErrorKind::AddrInUse);
         drop(listener);
         assert!(!path.exists(), "it is taken away");
         std::fs::write(&path, "a letter").unwrap();
-        let letter = Listener::bind(&at).await.err().unwrap();
+        let letter = BoundListener::bind(&at).await.err().unwrap();
         assert_eq!(letter.kind(), ErrorKind::AlreadyExists);
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "a letter");
         std::fs::remove_file(&path).unwrap();
-        let (first, _) = Listener::bind(&at).await.unwrap();
+        let (first, _) = BoundListener::bind(&at).await.unwrap();
         std::fs::remove_file(&path).unwrap();
-        let (_second, _) = Listener::bind(&at).await.unwrap();
+        let (_second, _) = BoundListener::bind(&at).await.unwrap();
         drop(first);
         assert!(path.exists(), "it is the second's");
     }

@@ -27,31 +27,31 @@ use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
 
 use crate::api::routes;
-use crate::app::{App, Parts, Shared};
+use crate::app::{App, ServerParts, SharedApp};
 use crate::auth::cors::Site;
-use crate::auth::guard::{Hosts, Peer};
+use crate::auth::guard::{ClientPeer, Hosts};
 use crate::auth::proxies::Network;
-use crate::net::activity::Work;
-use crate::net::coalesce::Gather;
-use crate::net::listen::{Came, Entrance, Listen, Listener};
-use crate::net::slow_reader::body::Taking;
-use crate::net::slow_reader::budget::PIECE_BYTES;
-use crate::net::slow_reader::connection::Stall;
+use crate::net::activity::Activity;
+use crate::net::coalesce::CoalescedWrites;
+use crate::net::listen::{BoundListener, ListenAddress, ListenerConfig, NewConnection};
+use crate::net::slow_reader::body::TimedBody;
+use crate::net::slow_reader::budget::CHUNK_BYTES;
+use crate::net::slow_reader::connection::TimedConnection;
 use crate::net::tls::Tls;
-use crate::setup::bounds::Bounds;
+use crate::setup::limits::ServerLimits;
 
 /// Concurrent requests per HTTP/2 connection.
 const STREAMS_LEN_MAX: u32 = 128;
 /// Pause after a failed accept.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Connections over the limit that get a 503 at the same time; any beyond are closed.
-const PORCH_LEN: usize = 64;
+const REJECTIONS_MAX: usize = 64;
 
 /// A running server.
 pub struct Server {
-    entrances: Vec<Entrance>,
+    entrances: Vec<ListenerConfig>,
     resumed: usize,
-    app: Shared,
+    app: SharedApp,
     listening: JoinHandle<()>,
 }
 
@@ -71,7 +71,7 @@ pub struct Reach {
 pub enum StartError {
     /// The address cannot be listened on.
     #[error("cannot listen on {0}: {1}")]
-    Listen(Listen, #[source] std::io::Error),
+    Listen(ListenAddress, #[source] std::io::Error),
     /// The chats to resume cannot be read.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -84,21 +84,22 @@ impl Server {
     ///
     /// # Errors
     /// The address is taken, or the store cannot be read.
-    pub async fn start(parts: Parts, address: SocketAddr, hosts: &[String]) -> Result<Self, StartError> {
+    pub async fn start(parts: ServerParts, address: SocketAddr, hosts: &[String]) -> Result<Self, StartError> {
         let reach = Reach { hosts: hosts.to_vec(), ..Reach::default() };
-        Self::open(parts, &[Entrance::plain(Listen::Tcp(address))], reach).await
+        Self::open(parts, &[ListenerConfig::plain(ListenAddress::Tcp(address))], reach).await
     }
 
     /// Listens on each of these, and resumes every chat with an unfinished turn.
     ///
     /// # Errors
     /// One of them is taken, or the store cannot be read.
-    pub async fn open(parts: Parts, entrances: &[Entrance], reach: Reach) -> Result<Self, StartError> {
+    pub async fn open(parts: ServerParts, entrances: &[ListenerConfig], reach: Reach) -> Result<Self, StartError> {
         let (mut listeners, mut bound) = (Vec::new(), Vec::new());
-        for Entrance { at, tls } in entrances {
-            let (listener, at) = Listener::bind(at).await.map_err(|error| StartError::Listen(at.clone(), error))?;
+        for ListenerConfig { at, tls } in entrances {
+            let (listener, at) =
+                BoundListener::bind(at).await.map_err(|error| StartError::Listen(at.clone(), error))?;
             listeners.push((listener, tls.clone()));
-            bound.push(Entrance { at, tls: tls.clone() });
+            bound.push(ListenerConfig { at, tls: tls.clone() });
         }
         let app = Arc::new(App::new(parts, Hosts::new(&bound, &reach.hosts), reach));
         let resumed = app.resume().await?;
@@ -109,16 +110,16 @@ impl Server {
     /// The first TCP address; port 0 if the server listens on Unix sockets only.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
-        let tcp = |entrance: &Entrance| match entrance.at {
-            Listen::Tcp(address) => Some(address),
-            Listen::Unix(_) => None,
+        let tcp = |entrance: &ListenerConfig| match entrance.at {
+            ListenAddress::Tcp(address) => Some(address),
+            ListenAddress::Unix(_) => None,
         };
         self.entrances.iter().find_map(tcp).unwrap_or_else(|| (Ipv4Addr::UNSPECIFIED, 0).into())
     }
 
     /// The listeners as configured, with their actual ports.
     #[must_use]
-    pub fn entrances(&self) -> &[Entrance] {
+    pub fn entrances(&self) -> &[ListenerConfig] {
         &self.entrances
     }
 
@@ -131,7 +132,7 @@ impl Server {
     /// Stops the server: streams end with a comment, requests under way are answered, steps that are nearly done finish,
     /// and turns are handed over.
     pub async fn stop(self) {
-        let grace = self.app.bounds.grace_max;
+        let grace = self.app.limits.grace_max;
         self.stop_within(grace, std::future::pending()).await;
     }
 
@@ -149,44 +150,44 @@ impl Server {
 
 /// State shared by all connections.
 #[derive(Clone)]
-struct Hall {
-    app: Shared,
+struct ConnectionLimits {
+    app: SharedApp,
     router: Router,
     room: Arc<Semaphore>,
     /// Connections over the limit that are being rejected, and the router that answers them with 503.
-    porch: Arc<Semaphore>,
+    rejections: Arc<Semaphore>,
     full: Router,
     connections: TaskTracker,
 }
 
-impl Hall {
+impl ConnectionLimits {
     /// A place in the connection limit with the routes, or a place for a rejection with the router that answers 503.
     fn place(&self) -> Option<(OwnedSemaphorePermit, Router)> {
         if let Ok(place) = self.room.clone().try_acquire_owned() {
             return Some((place, self.router.clone()));
         }
-        let place = self.porch.clone().try_acquire_owned().ok();
+        let place = self.rejections.clone().try_acquire_owned().ok();
         tracing::warn!(is_told = place.is_some(), "connections_max reached; connection rejected");
         place.map(|place| (place, self.full.clone()))
     }
 }
 
-async fn listen(listeners: Vec<(Listener, Option<Arc<Tls>>)>, app: Shared) {
+async fn listen(listeners: Vec<(BoundListener, Option<Arc<Tls>>)>, app: SharedApp) {
     let places = |len| Arc::new(Semaphore::new(len));
-    let (room, porch) = (places(app.bounds.connections_max), places(PORCH_LEN));
+    let (room, rejections) = (places(app.limits.connections_max), places(REJECTIONS_MAX));
     let (router, full) = (routes::router(app.clone()), routes::full());
-    let hall = Hall { app, router, room, porch, full, connections: TaskTracker::new() };
-    join_all(listeners.into_iter().map(|(listener, tls)| accept(listener, tls, &hall))).await;
-    hall.connections.close();
-    hall.connections.wait().await; // Each is cut after `drain_max`.
-    hall.app.begun.close();
-    if timeout(hall.app.bounds.drain_max, hall.app.begun.wait()).await.is_err() {
+    let shared = ConnectionLimits { app, router, room, rejections, full, connections: TaskTracker::new() };
+    join_all(listeners.into_iter().map(|(listener, tls)| accept(listener, tls, &shared))).await;
+    shared.connections.close();
+    shared.connections.wait().await; // Each is cut after `drain_max`.
+    shared.app.begun.close();
+    if timeout(shared.app.limits.drain_max, shared.app.begun.wait()).await.is_err() {
         tracing::warn!("background requests still running after the drain timeout; abandoning them");
     }
 }
 
-async fn accept(listener: Listener, tls: Option<Arc<Tls>>, hall: &Hall) {
-    let shutdown = &hall.app.shutdown;
+async fn accept(listener: BoundListener, tls: Option<Arc<Tls>>, shared: &ConnectionLimits) {
+    let shutdown = &shared.app.shutdown;
     while let Some(came) = shutdown.run_until_cancelled(listener.accept()).await {
         let came = match came {
             Ok(came) => came,
@@ -197,21 +198,21 @@ async fn accept(listener: Listener, tls: Option<Arc<Tls>>, hall: &Hall) {
                 continue;
             }
         };
-        let Some((place, router)) = hall.place() else { continue };
-        let counted = Counted::new(&hall.app, place);
-        let (app, tls) = (hall.app.clone(), tls.clone());
-        hall.connections.spawn(async move {
+        let Some((place, router)) = shared.place() else { continue };
+        let counted = CountedConnection::new(&shared.app, place);
+        let (app, tls) = (shared.app.clone(), tls.clone());
+        shared.connections.spawn(async move {
             let _counted = counted;
-            let work = Work::default();
+            let work = Activity::default();
             match came {
-                Came::Tcp(stream, from) => {
-                    let peer = Peer::over(from, tls.is_some());
-                    connect(stalling(stream, &work, &app), tls, Guest { peer, work, app, router }).await;
+                NewConnection::Tcp(stream, from) => {
+                    let peer = ClientPeer::over(from, tls.is_some());
+                    connect(stalling(stream, &work, &app), tls, Connection { peer, work, app, router }).await;
                 }
-                Came::Unix(stream) => {
+                NewConnection::Unix(stream) => {
                     let stream = stalling(stream, &work, &app);
-                    let guest = Guest { peer: Peer::LOCAL, work, app, router };
-                    Box::pin(guest.talk(stream, Wire::Either)).await;
+                    let connection = Connection { peer: ClientPeer::LOCAL, work, app, router };
+                    Box::pin(connection.talk(stream, Protocol::Either)).await;
                 }
             }
         });
@@ -219,38 +220,38 @@ async fn accept(listener: Listener, tls: Option<Arc<Tls>>, hall: &Hall) {
 }
 
 /// Counts a connection and holds its place until dropped, at its end or by a panic.
-struct Counted {
-    app: Shared,
+struct CountedConnection {
+    app: SharedApp,
     _place: OwnedSemaphorePermit,
 }
 
-impl Counted {
-    fn new(app: &Shared, place: OwnedSemaphorePermit) -> Self {
+impl CountedConnection {
+    fn new(app: &SharedApp, place: OwnedSemaphorePermit) -> Self {
         app.meter.connections.inc();
         Self { app: app.clone(), _place: place }
     }
 }
 
-impl Drop for Counted {
+impl Drop for CountedConnection {
     fn drop(&mut self) {
         self.app.meter.connections.dec();
     }
 }
 
 /// A connection that is cut when the client sends no request, or does not read.
-fn stalling<T>(stream: T, work: &Work, app: &Shared) -> Stall<T> {
-    let (bounds, cut) = (&app.bounds, app.meter.readers_cut.clone());
-    Stall::new(stream, bounds.stall_max, bounds.head_time_max, work.clone(), cut)
+fn stalling<T>(stream: T, work: &Activity, app: &SharedApp) -> TimedConnection<T> {
+    let (limits, cut) = (&app.limits, app.meter.readers_cut.clone());
+    TimedConnection::new(stream, limits.stall_max, limits.head_time_max, work.clone(), cut)
 }
 
 /// The protocol of a connection.
-enum Wire {
+enum Protocol {
     Http1,
     /// HTTP/2, or not known yet.
     Either,
 }
 
-impl Wire {
+impl Protocol {
     /// Detects the protocol from the first bytes without consuming them. `None` if the client is silent for too long, or
     /// gone.
     async fn of(stream: &TcpStream, silence_max: Duration) -> Option<Self> {
@@ -262,23 +263,23 @@ impl Wire {
 }
 
 /// Serves one TCP connection until its end.
-async fn connect(stream: Stall<TcpStream>, tls: Option<Arc<Tls>>, guest: Guest) {
-    let shutdown = guest.app.shutdown.clone();
+async fn connect(stream: TimedConnection<TcpStream>, tls: Option<Arc<Tls>>, connection: Connection) {
+    let shutdown = connection.app.shutdown.clone();
     let Some(tls) = tls else {
-        let wire = Wire::of(stream.inner(), guest.app.bounds.head_time_max);
+        let wire = Protocol::of(stream.inner(), connection.app.limits.head_time_max);
         return match shutdown.run_until_cancelled(wire).await.flatten() {
-            Some(Wire::Http1) => guest.talk(stream, Wire::Http1).await,
+            Some(Protocol::Http1) => connection.talk(stream, Protocol::Http1).await,
             // Boxed, here and below: the future is large, and would make that of every connection as large.
-            Some(Wire::Either) => Box::pin(guest.talk(stream, Wire::Either)).await,
+            Some(Protocol::Either) => Box::pin(connection.talk(stream, Protocol::Either)).await,
             None => {}
         };
     };
     Box::pin(async move {
         match shutdown.run_until_cancelled(tls.acceptor().accept(stream)).await {
             Some(Ok(stream)) if stream.get_ref().1.alpn_protocol() == Some(b"h2") => {
-                guest.talk(stream, Wire::Either).await;
+                connection.talk(stream, Protocol::Either).await;
             }
-            Some(Ok(stream)) => guest.talk(stream, Wire::Http1).await,
+            Some(Ok(stream)) => connection.talk(stream, Protocol::Http1).await,
             Some(Err(error)) => tracing::debug!(%error, "TLS handshake failed"),
             None => {}
         }
@@ -287,22 +288,22 @@ async fn connect(stream: Stall<TcpStream>, tls: Option<Arc<Tls>>, guest: Guest) 
 }
 
 /// One connection: its peer, its activity, and the router that answers it.
-struct Guest {
-    peer: Peer,
-    work: Work,
-    app: Shared,
+struct Connection {
+    peer: ClientPeer,
+    work: Activity,
+    app: SharedApp,
     router: Router,
 }
 
-impl Guest {
+impl Connection {
     /// Answers the requests on a connection, after TLS.
-    async fn talk<T>(self, stream: T, wire: Wire)
+    async fn talk<T>(self, stream: T, wire: Protocol)
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let Self { peer, work, app, router } = self;
-        let bounds = &app.bounds;
-        let (begun, stall_max, cut) = (work.clone(), bounds.stall_max, app.meter.readers_cut.clone());
+        let limits = &app.limits;
+        let (begun, stall_max, cut) = (work.clone(), limits.stall_max, app.meter.readers_cut.clone());
         let service = service_fn(move |request: hyper::Request<Incoming>| {
             let (router, cut, version) = (router.clone(), cut.clone(), request.version());
             let piece = begun.begin(version);
@@ -315,31 +316,31 @@ impl Guest {
                     return Ok::<_, Infallible>(response);
                 }
                 Ok(response.map(|body| match version {
-                    Version::HTTP_2 => Body::new(Taking::new(body, piece, stall_max, ends, cut)),
+                    Version::HTTP_2 => Body::new(TimedBody::new(body, piece, stall_max, ends, cut)),
                     _ => piece.until_sent(body, ends, cut),
                 }))
             }
         });
         match wire {
-            Wire::Http1 => {
+            Protocol::Http1 => {
                 let io = TokioIo::new(stream);
-                until_over(http1(bounds).serve_connection(io, service), &work, &app).await;
+                until_over(http1(limits).serve_connection(io, service), &work, &app).await;
             }
-            Wire::Either => {
-                let io = TokioIo::new(Gather::new(stream));
-                Box::pin(until_over(either(bounds).serve_connection(io, service), &work, &app)).await;
+            Protocol::Either => {
+                let io = TokioIo::new(CoalescedWrites::new(stream));
+                Box::pin(until_over(either(limits).serve_connection(io, service), &work, &app)).await;
             }
         }
     }
 }
 
 /// How the server ends a connection. Waits for it are polled only on wake-up, not with every event that is written.
-enum Leave {
-    InGoodOrder,
+enum Close {
+    Gracefully,
     AtOnce,
 }
 
-async fn until_over<C>(connection: C, work: &Work, app: &App)
+async fn until_over<C>(connection: C, work: &Activity, app: &App)
 where
     C: GracefulConnection<Error: Into<Box<dyn std::error::Error + Send + Sync>>>,
 {
@@ -347,16 +348,16 @@ where
     let leaves = pin!(async {
         tokio::select! {
             biased;
-            () = app.shutdown.cancelled() => Leave::InGoodOrder,
-            () = work.cut() => Leave::AtOnce,
-            () = work.rested(app.bounds.idle_max) => Leave::InGoodOrder,
+            () = app.shutdown.cancelled() => Close::Gracefully,
+            () = work.cut() => Close::AtOnce,
+            () = work.rested(app.limits.idle_max) => Close::Gracefully,
         }
     });
     let ended = tokio::select! {
         biased;
         leave = PollOnWake::new(leaves) => match leave {
-            Leave::InGoodOrder => None,
-            Leave::AtOnce => return,
+            Close::Gracefully => None,
+            Close::AtOnce => return,
         },
         ended = connection.as_mut() => Some(ended),
     };
@@ -364,7 +365,7 @@ where
         Some(ended) => Ok(ended),
         None => {
             connection.as_mut().graceful_shutdown();
-            timeout(app.bounds.drain_max, connection).await
+            timeout(app.limits.drain_max, connection).await
         }
     };
     match ended {
@@ -374,25 +375,25 @@ where
     }
 }
 
-// Without hyper's time limit for heads, which would include the idle time between two requests. `Stall` measures from the
+// Without hyper's time limit for heads, which would include the idle time between two requests. `TimedConnection` measures from the
 // first byte of a head, and `until_over` ends idle connections.
 
-fn http1(bounds: &Bounds) -> http1::Builder {
+fn http1(limits: &ServerLimits) -> http1::Builder {
     let mut builder = http1::Builder::new();
-    builder.header_read_timeout(None).max_buf_size(bounds.head_bytes_max);
+    builder.header_read_timeout(None).max_buf_size(limits.head_bytes_max);
     builder
 }
 
-fn either(bounds: &Bounds) -> auto::Builder<TokioExecutor> {
+fn either(limits: &ServerLimits) -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().header_read_timeout(None).max_buf_size(bounds.head_bytes_max);
+    builder.http1().header_read_timeout(None).max_buf_size(limits.head_bytes_max);
     builder
         .http2()
         .timer(TokioTimer::new())
-        .max_header_list_size(bounds.head_bytes_max as u32)
+        .max_header_list_size(limits.head_bytes_max as u32)
         .max_concurrent_streams(STREAMS_LEN_MAX)
-        .max_send_buf_size(PIECE_BYTES)
-        .keep_alive_interval(bounds.stall_max);
+        .max_send_buf_size(CHUNK_BYTES)
+        .keep_alive_interval(limits.stall_max);
     builder
 }
 

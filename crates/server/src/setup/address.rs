@@ -23,30 +23,30 @@ const TRY_EVERY: Duration = Duration::from_millis(10);
 
 /// How long a server runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stay {
+pub enum ServerLifetime {
     /// A daemon, which is started again when it ends.
     Daemon,
     /// Embedded in a command and ends with it; a command that needs a server afterwards embeds its own.
-    Guest,
+    Embedded,
 }
 
 /// Where a server listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Address {
+pub struct ServerAddress {
     /// The URL: `http://` and an address, or `unix:` and the path of a socket.
     pub url: String,
     /// How long the server runs.
-    pub stay: Stay,
+    pub stay: ServerLifetime,
 }
 
 /// An address that clients can find, until it is dropped or the process dies.
 #[derive(Debug)]
-pub struct Announced {
+pub struct AnnouncedAddress {
     path: PathBuf,
     _locked: File,
 }
 
-impl Drop for Announced {
+impl Drop for AnnouncedAddress {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.path); // A stale file is harmless: it is not locked.
     }
@@ -58,7 +58,7 @@ impl DataDir {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub async fn announce(&self, url: &str, stay: Stay) -> Result<Option<Announced>, DataError> {
+    pub async fn announce(&self, url: &str, stay: ServerLifetime) -> Result<Option<AnnouncedAddress>, DataError> {
         let path = self.path().join(ADDRESS_FILE);
         let io = |error| DataError::Io { path: path.clone(), error };
         let mut options = OpenOptions::new();
@@ -68,16 +68,16 @@ impl DataDir {
         }
         file.set_permissions(Permissions::from_mode(0o600)).map_err(io)?;
         file.set_len(0).map_err(io)?;
-        let guest = if stay == Stay::Guest { GUEST } else { "" };
+        let guest = if stay == ServerLifetime::Embedded { GUEST } else { "" };
         file.write_all(format!("{url}{guest}\n").as_bytes()).map_err(io)?;
-        Ok(Some(Announced { path, _locked: file }))
+        Ok(Some(AnnouncedAddress { path, _locked: file }))
     }
 
     /// Where the server of this directory listens; `None` if none runs.
     ///
     /// # Errors
     /// The file cannot be read.
-    pub fn address(&self) -> Result<Option<Address>, DataError> {
+    pub fn address(&self) -> Result<Option<ServerAddress>, DataError> {
         let path = self.path().join(ADDRESS_FILE);
         let io = |error| DataError::Io { path: path.clone(), error };
         let file = match File::open(&path) {
@@ -94,8 +94,8 @@ impl DataDir {
         file.take(ADDRESS_BYTES_MAX).read_to_string(&mut text).map_err(io)?;
         // Without a line end the file is still being written.
         Ok(text.strip_suffix('\n').map(|line| match line.strip_suffix(GUEST) {
-            Some(url) => Address { url: url.into(), stay: Stay::Guest },
-            None => Address { url: line.into(), stay: Stay::Daemon },
+            Some(url) => ServerAddress { url: url.into(), stay: ServerLifetime::Embedded },
+            None => ServerAddress { url: line.into(), stay: ServerLifetime::Daemon },
         }))
     }
 }
@@ -124,10 +124,13 @@ mod tests {
     async fn an_address_is_known_as_long_as_its_server_lives() {
         let data = directory("lives");
         assert_eq!(data.address().unwrap(), None);
-        let announced = data.announce("http://127.0.0.1:4140", Stay::Guest).await.unwrap().unwrap();
-        let address = Address { url: "http://127.0.0.1:4140".into(), stay: Stay::Guest };
+        let announced = data.announce("http://127.0.0.1:4140", ServerLifetime::Embedded).await.unwrap().unwrap();
+        let address = ServerAddress { url: "http://127.0.0.1:4140".into(), stay: ServerLifetime::Embedded };
         assert_eq!(data.address().unwrap(), Some(address));
-        assert!(data.announce("http://127.0.0.1:1", Stay::Daemon).await.unwrap().is_none(), "there is one server");
+        assert!(
+            data.announce("http://127.0.0.1:1", ServerLifetime::Daemon).await.unwrap().is_none(),
+            "there is one server"
+        );
         drop(announced);
         assert_eq!(data.address().unwrap(), None);
         assert!(!data.path().join(ADDRESS_FILE).exists());

@@ -21,7 +21,7 @@ use everturn::providers::openai_chat::OpenAiChat;
 use everturn::providers::openai_responses::OpenAiResponses;
 use everturn_understudy::{Manner, Understudy};
 
-use crate::setup::offer::Offered;
+use crate::setup::offer::ModelOffer;
 
 /// A provider's name, the variables that may hold its key, and its default model.
 type Usual = (&'static str, &'static [&'static str], &'static str);
@@ -44,7 +44,7 @@ const UNDERSTUDY: [&str; 3] = ["understudy/persona", "understudy/numbered", "und
 
 /// A provider from the configuration file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Named {
+pub struct NamedProvider {
     /// The provider's wire format.
     pub wire: WireFormat,
     /// The base URL.
@@ -55,9 +55,9 @@ pub struct Named {
 
 /// Configuration of providers beside the built-in ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Company {
+pub struct ProviderSetup {
     /// Providers from the configuration file, by name.
-    pub named: BTreeMap<String, Named>,
+    pub named: BTreeMap<String, NamedProvider>,
     /// Providers whose generations run in the background.
     pub kept: BTreeSet<String>,
     /// Configured prices, by the prefix of the model's name. They override the catalogue.
@@ -65,13 +65,13 @@ pub struct Company {
 }
 
 /// The engine's providers, and the models that they offer.
-pub struct Brought {
+pub struct ConnectedProviders {
     /// The engine with its providers.
     pub builder: Builder,
     /// The default model.
     pub model: ModelId,
     /// The models offered by default: those known of providers with a key, or the understudy's.
-    pub models: Vec<Offered>,
+    pub models: Vec<ModelOffer>,
     /// The providers that need a key and have none.
     pub without_key: Vec<String>,
 }
@@ -94,7 +94,7 @@ pub enum BadProvider {
 }
 
 /// The default model, with the variable of the key that selects it; without any key, the understudy's.
-pub fn usual_model(variable: impl Fn(&str) -> Option<String>) -> (ModelId, Option<&'static str>) {
+pub fn default_model(variable: impl Fn(&str) -> Option<String>) -> (ModelId, Option<&'static str>) {
     let is_set = |name: &&&str| variable(name).is_some_and(|value| !value.trim().is_empty());
     let keyed = KEYS.iter().find_map(|(_, variables, model)| Some((model, variables.iter().find(is_set)?)));
     keyed.map_or_else(|| (model_of(UNDERSTUDY[0]), None), |(model, name)| (model_of(model), Some(*name)))
@@ -104,12 +104,12 @@ pub fn usual_model(variable: impl Fn(&str) -> Option<String>) -> (ModelId, Optio
 ///
 /// # Errors
 /// A key, a URL or a name cannot be used.
-pub fn bring(
+pub fn connect_providers(
     mut builder: Builder,
     limits: &Limits,
-    company: &Company,
+    company: &ProviderSetup,
     variable: impl Fn(&str) -> Option<String> + Copy,
-) -> Result<Brought, BadProvider> {
+) -> Result<ConnectedProviders, BadProvider> {
     let (http, catalogue) = (Http::new(limits), Arc::new(company.catalogue()?));
     let at_home = |name: &str| match name {
         "OLLAMA_BASE_URL" => variable(name).or_else(|| Some(ollama_at(&variable("OLLAMA_HOST")?))),
@@ -130,7 +130,7 @@ pub fn bring(
     Ok(company.survey(builder, &Catalogue::embedded(), variable)) // Prices do not change which models are offered.
 }
 
-impl Company {
+impl ProviderSetup {
     fn is_kept(&self, provider: &str) -> Kept {
         if self.kept.contains(provider) { Kept::Background } else { Kept::No }
     }
@@ -181,36 +181,43 @@ impl Company {
     }
 
     /// Finds the providers that have a key, and the models that they offer.
-    fn survey(&self, builder: Builder, catalogue: &Catalogue, variable: impl Fn(&str) -> Option<String>) -> Brought {
+    fn survey(
+        &self,
+        builder: Builder,
+        catalogue: &Catalogue,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> ConnectedProviders {
         let is_set = |name: &str| variable(name).is_some_and(|value| !value.trim().is_empty());
         let (with, without): (Vec<&Usual>, Vec<&Usual>) =
             KEYS.iter().partition(|(_, variables, _)| variables.iter().any(|name| is_set(name)));
-        let needs = |named: &Named| named.key_env.as_deref().is_some_and(|name| !is_set(name));
-        let (idle, named): (Vec<(&String, &Named)>, Vec<_>) = self.named.iter().partition(|(_, named)| needs(named));
-        let mut models: Vec<Offered> = with.iter().flat_map(|(provider, ..)| known_of(provider, catalogue)).collect();
-        models.extend(named.iter().map(|(name, _)| Offered::All((*name).clone())));
+        let needs = |named: &NamedProvider| named.key_env.as_deref().is_some_and(|name| !is_set(name));
+        let (idle, named): (Vec<(&String, &NamedProvider)>, Vec<_>) =
+            self.named.iter().partition(|(_, named)| needs(named));
+        let mut models: Vec<ModelOffer> =
+            with.iter().flat_map(|(provider, ..)| known_of(provider, catalogue)).collect();
+        models.extend(named.iter().map(|(name, _)| ModelOffer::All((*name).clone())));
         if OLLAMA_AT.iter().any(|name| is_set(name)) {
-            models.push(Offered::All("ollama".into()));
+            models.push(ModelOffer::All("ollama".into()));
         }
         if models.is_empty() {
-            models = UNDERSTUDY.map(|model| Offered::Model(model_of(model))).into();
+            models = UNDERSTUDY.map(|model| ModelOffer::Model(model_of(model))).into();
             // Each of them can fail on demand: the faults are part of the model's name.
-            models.extend(UNDERSTUDY.map(|model| Offered::Family(model_of(&format!("{model}-faults:")))));
+            models.extend(UNDERSTUDY.map(|model| ModelOffer::Family(model_of(&format!("{model}-faults:")))));
         }
-        let (model, _) = usual_model(&variable);
+        let (model, _) = default_model(&variable);
         let without = without.iter().map(|(provider, ..)| (*provider).to_owned());
         let without_key = without.chain(idle.iter().map(|(name, _)| (*name).clone())).collect();
-        Brought { builder, model, models, without_key }
+        ConnectedProviders { builder, model, models, without_key }
     }
 }
 
-impl Named {
+impl NamedProvider {
     /// Adds a provider under this name.
     fn join(
         &self,
         builder: Builder,
         name: &str,
-        company: &Company,
+        company: &ProviderSetup,
         http: Http,
         catalogue: Arc<Catalogue>,
         variable: impl Fn(&str) -> Option<String>,
@@ -263,11 +270,11 @@ fn ollama_at(host: &str) -> String {
 }
 
 /// The models that the catalogue lists for a provider; all of the provider's, if it lists none.
-fn known_of(provider: &str, catalogue: &Catalogue) -> Vec<Offered> {
+fn known_of(provider: &str, catalogue: &Catalogue) -> Vec<ModelOffer> {
     let families = catalogue.families(provider);
-    let known: Vec<Offered> =
-        families.map(|family| Offered::Family(model_of(&format!("{provider}/{family}")))).collect();
-    if known.is_empty() { vec![Offered::All(provider.into())] } else { known }
+    let known: Vec<ModelOffer> =
+        families.map(|family| ModelOffer::Family(model_of(&format!("{provider}/{family}")))).collect();
+    if known.is_empty() { vec![ModelOffer::All(provider.into())] } else { known }
 }
 
 fn model_of(name: &str) -> ModelId {

@@ -10,7 +10,7 @@ use crate::api::problem::Problem;
 
 /// A model, or a set of models, that may be chosen.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Offered {
+pub enum ModelOffer {
     /// This model.
     Model(ModelId),
     /// Every model of the provider whose name begins with this one's.
@@ -19,7 +19,7 @@ pub enum Offered {
     All(String),
 }
 
-impl Offered {
+impl ModelOffer {
     /// Whether the model is this one, or in this set.
     #[must_use]
     pub fn has(&self, model: &ModelId) -> bool {
@@ -43,36 +43,36 @@ impl Offered {
 
 /// A model that a request names for a chat.
 #[derive(Debug)]
-pub enum Pick {
+pub enum ModelPick {
     /// An offered model.
-    Offered(ModelChoice),
+    Allowed(ModelChoice),
     /// A model that is not offered, and the problem to answer with. A repeat of a request from when it was offered is
     /// answered as before.
     Missing(ModelId, Problem),
 }
 
-impl Pick {
+impl ModelPick {
     /// The model, and the problem if it is not offered.
     pub fn split(self) -> (ModelChoice, Option<Problem>) {
         match self {
-            Self::Offered(choice) => (choice, None),
+            Self::Allowed(choice) => (choice, None),
             Self::Missing(model, problem) => (ModelChoice::Own(model), Some(problem)),
         }
     }
 }
 
 /// The offered models to list in a problem: those of the wanted provider, or all.
-pub fn instead<'a>(wanted: &str, agents: impl Iterator<Item = &'a ModelId>, offered: &'a [Offered]) -> String {
+pub fn instead<'a>(wanted: &str, agents: impl Iterator<Item = &'a ModelId>, offered: &'a [ModelOffer]) -> String {
     let provider = wanted.split(['/', ':']).next().unwrap_or_default();
-    let mut models: Vec<&ModelId> = agents.chain(offered.iter().filter_map(Offered::named)).collect();
+    let mut models: Vec<&ModelId> = agents.chain(offered.iter().filter_map(ModelOffer::named)).collect();
     models.sort_unstable();
     models.dedup();
     if models.iter().any(|model| model.provider() == provider) {
         models.retain(|model| model.provider() == provider);
     }
     let whatever = offered.iter().filter_map(|offered| match offered {
-        Offered::All(provider) => Some(format!("{provider}/…")),
-        Offered::Model(_) | Offered::Family(_) => None,
+        ModelOffer::All(provider) => Some(format!("{provider}/…")),
+        ModelOffer::Model(_) | ModelOffer::Family(_) => None,
     });
     models.iter().map(ToString::to_string).chain(whatever).collect::<Vec<_>>().join(", ")
 }
@@ -87,8 +87,8 @@ mod tests {
 
     #[test]
     fn only_what_is_offered_can_be_chosen() {
-        let [one, family] = [Offered::Model(model("a/one")), Offered::Family(model("a/two"))];
-        let all = Offered::All("b".into());
+        let [one, family] = [ModelOffer::Model(model("a/one")), ModelOffer::Family(model("a/two"))];
+        let all = ModelOffer::All("b".into());
         for (offered, wanted, is_taken) in [
             (&one, "a/one", true),
             (&one, "a/one-more", false),
@@ -104,7 +104,8 @@ mod tests {
     #[test]
     fn offered_models_are_listed_instead() {
         let agents = [model("a/one"), model("c/mine")];
-        let offered = [Offered::Family(model("a/two")), Offered::Family(model("a/gpt-")), Offered::All("b".into())];
+        let offered =
+            [ModelOffer::Family(model("a/two")), ModelOffer::Family(model("a/gpt-")), ModelOffer::All("b".into())];
         let said = |wanted| instead(wanted, agents.iter(), &offered);
         assert_eq!(said("a/three"), "a/one, a/two, b/…", "those of that provider, if it is here");
         assert_eq!(said("nothing"), "a/one, a/two, c/mine, b/…");

@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use everturn_server::Bounds;
+use everturn_server::ServerLimits;
 use everturn_server::wire::{Body, Status, View};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -29,8 +29,8 @@ async fn opened(stage: &Stage, chat: &str) -> (Reader, View) {
 /// While no driver can commit, as on a full disk, every read on every replica shows the accepted message.
 #[tokio::test]
 async fn every_read_shows_what_was_accepted() {
-    let (stage, store) = Stage::sluggish(Bounds::default()).await;
-    let replica = Stage::on(store.store(), store.memory.clone(), Bounds::default(), Duration::ZERO).await;
+    let (stage, store) = Stage::sluggish(ServerLimits::default()).await;
+    let replica = Stage::on(store.store(), store.memory.clone(), ServerLimits::default(), Duration::ZERO).await;
     let chat = stage.talk("numbered", &["count to 2"]).await;
     let (mut earlier, before) = opened(&stage, &chat).await;
     assert_eq!(told(&before), (Status::Idle, vec![], vec![]));
@@ -101,7 +101,7 @@ fn client() -> &'static str {
 async fn the_client_of_the_page_gets_its_own_answer() {
     let source = client();
     assert!(source.lines().filter(|line| !line.is_empty()).count() <= 20, "it is small");
-    let stage = Stage::with(Bounds::default(), Duration::from_millis(1)).await;
+    let stage = Stage::with(ServerLimits::default(), Duration::from_millis(1)).await;
     let chat = stage.chat("numbered").await;
     let id = chat.rsplit('/').next().unwrap().to_owned();
     let clients = [3, 9, 1, 7, 5, 2].map(|n: usize| {

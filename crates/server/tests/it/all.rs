@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use everturn::stores::{Scope, TokenHash, Tokens as _};
-use everturn_server::Bounds;
+use everturn_server::ServerLimits;
 use everturn_server::wire::{Followers, Status, View};
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde_json::json;
@@ -136,7 +136,7 @@ async fn cursors_are_not_mixed_up() {
 /// Clients of many chats that are cut at random bytes and resume end with the server's view of every chat.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cut_and_resumed_streams_end_with_the_servers_view() {
-    let stage = Arc::new(Stage::with(Bounds::default(), Duration::from_millis(1)).await);
+    let stage = Arc::new(Stage::with(ServerLimits::default(), Duration::from_millis(1)).await);
     let mut chats = Vec::new();
     for _ in 0..4 {
         chats.push(stage.chat("numbered").await);
@@ -175,7 +175,7 @@ async fn cut_and_resumed_streams_end_with_the_servers_view() {
 /// The list and the followed chats show a message from the moment it is accepted.
 #[tokio::test]
 async fn an_accepted_message_is_shown_before_it_is_applied() {
-    let (stage, store) = Stage::sluggish(Bounds::default()).await;
+    let (stage, store) = Stage::sluggish(ServerLimits::default()).await;
     let chat = stage.talk("numbered", &["count to 2"]).await;
     let mut earlier = Watcher::of(&stage, &[&chat]).await;
     earlier.until(|watcher| all_rest(&watcher.followers) && watcher.title(&chat).is_some()).await;
@@ -263,8 +263,8 @@ async fn chats_that_are_gone_are_told() {
 #[tokio::test]
 async fn it_lives_and_ends_like_every_stream() {
     let soon = Duration::from_millis(20);
-    let bounds = Bounds { recheck: soon, heartbeat: soon, streams_max: 2, ..Bounds::default() };
-    let stage = Stage::with(bounds, Duration::ZERO).await;
+    let limits = ServerLimits { recheck: soon, heartbeat: soon, streams_max: 2, ..ServerLimits::default() };
+    let stage = Stage::with(limits, Duration::ZERO).await;
     let secret = "evt_of-a-device-that-will-be-lost-soon";
     stage.grant(secret, "me", &[Scope::Read]).await;
     let lost = stage.client.get(format!("{}/v1/stream", stage.base)).bearer_auth(secret);
@@ -321,7 +321,7 @@ async fn chats_deleted_at_once_all_leave_the_list() {
 /// A slow read of the list delays no event of the followed chats.
 #[tokio::test]
 async fn a_slow_list_holds_up_no_chat() {
-    let (stage, store) = Stage::sluggish(Bounds::default()).await;
+    let (stage, store) = Stage::sluggish(ServerLimits::default()).await;
     let chat = stage.chat("numbered").await;
     store.lists.shut();
     let mut watcher = Watcher::of(&stage, &[&chat]).await;
@@ -338,7 +338,7 @@ async fn a_slow_list_holds_up_no_chat() {
 /// A stream over many chats loads a few of them at the same time, not all.
 #[tokio::test]
 async fn a_stream_begins_with_a_few_glances_at_a_time() {
-    let (stage, store) = Stage::sluggish(Bounds::default()).await;
+    let (stage, store) = Stage::sluggish(ServerLimits::default()).await;
     let mut chats = Vec::new();
     for _ in 0..12 {
         chats.push(stage.chat("numbered").await);

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use everturn::stores::{Scope, TokenHash};
-use everturn_server::Bounds;
+use everturn_server::ServerLimits;
 use everturn_server::wire::{Status, View};
 use reqwest::{Client, Method, StatusCode};
 use serde_json::{Value, json};
@@ -116,7 +116,7 @@ pub async fn send_and_go(
 async fn decisions_of_disconnected_clients_are_audited() {
     let (mut audit, _guard) = audit();
     for (kind, event) in [("approve", "approved"), ("deny", "denied"), ("result", "answered")] {
-        let (stage, store) = Stage::sluggish(Bounds::default()).await;
+        let (stage, store) = Stage::sluggish(ServerLimits::default()).await;
         let (chat, answers, _reader) = asking(&stage, kind).await;
         let call = answers["answers"][0]["call"].as_str().unwrap().to_owned();
         store.outcomes.shut();
@@ -133,8 +133,8 @@ async fn decisions_of_disconnected_clients_are_audited() {
 #[tokio::test]
 async fn stored_answers_are_audited_and_refused_ones_are_not() {
     let (mut audit, _guard) = audit();
-    let bounds = Bounds { outcome_max: Duration::from_secs(2), ..Bounds::default() };
-    let (stage, store) = Stage::sluggish(bounds).await;
+    let limits = ServerLimits { outcome_max: Duration::from_secs(2), ..ServerLimits::default() };
+    let (stage, store) = Stage::sluggish(limits).await;
     let (chat, answers, _reader) = asking(&stage, "approve").await;
     let mut other = answers.clone();
     other["answers"][0]["input_hash"] = json!("0000000000000001");
@@ -153,8 +153,8 @@ async fn stored_answers_are_audited_and_refused_ones_are_not() {
 #[tokio::test]
 async fn a_repeated_answer_is_audited_once() {
     let (mut audit, _guard) = audit();
-    let bounds = Bounds { outcome_max: Duration::from_secs(2), ..Bounds::default() };
-    let (stage, store) = Stage::sluggish(bounds).await;
+    let limits = ServerLimits { outcome_max: Duration::from_secs(2), ..ServerLimits::default() };
+    let (stage, store) = Stage::sluggish(limits).await;
     for (kind, event) in [("approve", "approved"), ("deny", "denied"), ("result", "answered")] {
         let (chat, answers, mut reader) = asking(&stage, kind).await;
         let path = format!("{chat}/answers");
@@ -182,7 +182,7 @@ async fn a_repeated_answer_is_audited_once() {
 #[tokio::test]
 async fn token_changes_of_disconnected_clients_are_audited() {
     let (mut audit, _guard) = audit();
-    let (stage, store) = Stage::sluggish(Bounds::default()).await;
+    let (stage, store) = Stage::sluggish(ServerLimits::default()).await;
     let secret = "evt_of-somebody-who-has-to-go";
     stage.grant(secret, "me", &[Scope::Read]).await;
     let id = TokenHash::of(secret).id();

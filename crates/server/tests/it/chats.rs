@@ -232,7 +232,7 @@ async fn the_server_describes_itself() {
 /// A server whose store cannot write is alive and not ready, until it can.
 #[tokio::test]
 async fn a_server_that_cannot_write_is_not_ready() {
-    let (stage, store) = Stage::sluggish(everturn_server::Bounds::default()).await;
+    let (stage, store) = Stage::sluggish(everturn_server::ServerLimits::default()).await;
     let probe = async |path: &str| stage.client.get(format!("{}{path}", stage.base)).send().await.unwrap().status();
     assert_eq!(probe("/readyz").await, StatusCode::OK);
     store.is_broken.store(true, Ordering::SeqCst);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use everturn::core::ids::Timestamp;
 use everturn::stores::{IdempotencyRecord, Memory, StoreError, Token, TokenHash, Tokens};
-use everturn_server::Bounds;
+use everturn_server::ServerLimits;
 use reqwest::StatusCode;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -55,7 +55,7 @@ pub async fn until_open(stage: &Stage, count: usize) {
 /// A connection without a complete request is closed after ten seconds.
 #[tokio::test]
 async fn silence_holds_no_place() {
-    let stage = Stage::with(Bounds { head_time_max: SOON, ..Bounds::default() }, Duration::ZERO).await;
+    let stage = Stage::with(ServerLimits { head_time_max: SOON, ..ServerLimits::default() }, Duration::ZERO).await;
     let half = format!("GET /healthz HTTP/1.1\r\nhost: {}\r\n", stage.base);
     let settled = frames::join(&[PREFACE, &frames::settings()]);
     for said in [b"".as_slice(), b"PRI", b"PRI * HTTP/2.0\r\n", PREFACE, &settled, b"G", half.as_bytes()] {
@@ -70,7 +70,7 @@ async fn silence_holds_no_place() {
 /// A connection without a further request is closed, in HTTP/1.1 as in HTTP/2.
 #[tokio::test]
 async fn a_connection_that_rests_is_ended() {
-    let stage = Stage::with(Bounds { idle_max: SOON, ..Bounds::default() }, Duration::ZERO).await;
+    let stage = Stage::with(ServerLimits { idle_max: SOON, ..ServerLimits::default() }, Duration::ZERO).await;
     let mut stream = connect(&stage).await;
     let host = stage.base.strip_prefix("http://").unwrap();
     stream.write_all(format!("GET /healthz HTTP/1.1\r\nhost: {host}\r\n\r\n").as_bytes()).await.unwrap();
@@ -82,8 +82,8 @@ async fn a_connection_that_rests_is_ended() {
 /// An HTTP/2 connection that only answers pings is closed; one with an open stream of events is not.
 #[tokio::test]
 async fn a_connection_that_only_answers_pings_is_ended() {
-    let bounds = Bounds { idle_max: SOON * 4, stall_max: SOON, heartbeat: SOON, ..Bounds::default() };
-    let stage = Stage::with(bounds, Duration::ZERO).await;
+    let limits = ServerLimits { idle_max: SOON * 4, stall_max: SOON, heartbeat: SOON, ..ServerLimits::default() };
+    let stage = Stage::with(limits, Duration::ZERO).await;
     let chat = stage.chat("default").await;
     let ask = async |path: &str| {
         let (client, connection) = h2::client::handshake(connect(&stage).await).await.unwrap();
@@ -114,7 +114,7 @@ async fn a_connection_that_only_answers_pings_is_ended() {
 /// the 503 at the same time is bounded too.
 #[tokio::test]
 async fn there_are_only_so_many_connections() {
-    let stage = Stage::with(Bounds { connections_max: 3, ..Bounds::default() }, Duration::ZERO).await;
+    let stage = Stage::with(ServerLimits { connections_max: 3, ..ServerLimits::default() }, Duration::ZERO).await;
     assert_eq!(open(&stage).await, 1); // The test's own connection.
     let (first, _second) = (connect(&stage).await, connect(&stage).await);
     until_open(&stage, 3).await;
@@ -143,7 +143,7 @@ async fn there_are_only_so_many_connections() {
 /// An HTTP/2 connection has at most 128 concurrent requests; further ones are refused.
 #[tokio::test]
 async fn requests_at_once_are_bounded() {
-    let stage = Stage::with(Bounds { streams_max: 1_000, ..Bounds::default() }, Duration::ZERO).await;
+    let stage = Stage::with(ServerLimits { streams_max: 1_000, ..ServerLimits::default() }, Duration::ZERO).await;
     let (chat, host) = (stage.chat("default").await, stage.base.strip_prefix("http://").unwrap());
     let mut stream = connect(&stage).await;
     let head = |number| frames::get(number, host, &format!("{chat}/stream"), TOKEN);
@@ -188,7 +188,7 @@ async fn rapid_resets_end_the_connection() {
 /// A body that does not arrive in time is answered with 408.
 #[tokio::test]
 async fn a_body_has_to_arrive() {
-    let stage = Stage::with(Bounds { arrival_max: SOON, ..Bounds::default() }, Duration::ZERO).await;
+    let stage = Stage::with(ServerLimits { arrival_max: SOON, ..ServerLimits::default() }, Duration::ZERO).await;
     let mut stream = connect(&stage).await;
     let host = stage.base.strip_prefix("http://").unwrap();
     let head = format!("POST /v1/chats HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {TOKEN}\r\n");
@@ -202,7 +202,8 @@ async fn a_body_has_to_arrive() {
 /// I19: large bodies share one budget. A request above it gets 503 with Retry-After; a closed connection frees its part.
 #[tokio::test]
 async fn large_bodies_have_one_bound_together() {
-    let stage = Stage::with(Bounds { bodies_bytes_max: 600_000, ..Bounds::default() }, Duration::ZERO).await;
+    let stage =
+        Stage::with(ServerLimits { bodies_bytes_max: 600_000, ..ServerLimits::default() }, Duration::ZERO).await;
     let (chat, host) = (stage.chat("numbered").await, stage.base.strip_prefix("http://").unwrap());
     let large = serde_json::json!({"text": "x".repeat(200_000)});
     let mut stream = connect(&stage).await;
@@ -299,7 +300,7 @@ impl Tokens for Fragile {
 #[tokio::test]
 async fn a_panic_is_told() {
     let (memory, fragile) = Fragile::new(1, None);
-    let inn = Inn::with(memory, fragile.clone(), Bounds::default()).await;
+    let inn = Inn::with(memory, fragile.clone(), ServerLimits::default()).await;
     let ask = async || inn.client.get(format!("{}/v1/models", inn.base)).bearer_auth(TOKEN).send().await.unwrap();
     assert_eq!(ask().await.status(), StatusCode::OK);
     let broken = ask().await;
@@ -324,7 +325,7 @@ async fn watched(inn: &Inn) -> (String, Reader) {
 #[tokio::test]
 async fn events_do_not_wait_for_a_check() {
     let (memory, fragile) = Fragile::new(2, Some(Notify::new()));
-    let inn = Inn::with(memory, fragile.clone(), Bounds { recheck: SOON, ..Bounds::default() }).await;
+    let inn = Inn::with(memory, fragile.clone(), ServerLimits { recheck: SOON, ..ServerLimits::default() }).await;
     let (chat, mut reader) = watched(&inn).await;
     reader.until(|view| view.status.is_some()).await;
     timeout(PATIENCE, fragile.hangs.as_ref().unwrap().notified()).await.expect("it is asked");
@@ -340,7 +341,7 @@ async fn events_do_not_wait_for_a_check() {
 #[tokio::test]
 async fn a_panic_in_a_check_ends_the_streams() {
     let (memory, fragile) = Fragile::new(2, None);
-    let inn = Inn::with(memory, fragile, Bounds { recheck: SOON, ..Bounds::default() }).await;
+    let inn = Inn::with(memory, fragile, ServerLimits { recheck: SOON, ..ServerLimits::default() }).await;
     let (_, mut reader) = watched(&inn).await;
     timeout(PATIENCE, reader.until_the_end()).await.expect("it ends");
     inn.server.stop().await;
@@ -350,8 +351,8 @@ async fn a_panic_in_a_check_ends_the_streams() {
 #[tokio::test]
 async fn a_token_is_checked_once_for_all_its_streams() {
     let (memory, fragile) = Fragile::new(1_000, Some(Notify::new()));
-    let bounds = Bounds { recheck: SOON, heartbeat: SOON, ..Bounds::default() };
-    let inn = Inn::with(memory, fragile.clone(), bounds).await;
+    let limits = ServerLimits { recheck: SOON, heartbeat: SOON, ..ServerLimits::default() };
+    let inn = Inn::with(memory, fragile.clone(), limits).await;
     let (chat, reader) = watched(&inn).await;
     let mut readers = vec![reader];
     for _ in 1..20 {
@@ -372,7 +373,7 @@ async fn a_token_is_checked_once_for_all_its_streams() {
 /// A panic in a stream ends that connection and gives back its place in the connection limit.
 #[tokio::test]
 async fn a_panic_gives_its_place_back() {
-    let (stage, store) = Stage::sluggish(Bounds::default()).await;
+    let (stage, store) = Stage::sluggish(ServerLimits::default()).await;
     let mut reader = stage.watch(&stage.chat("default").await).await;
     reader.until(|view| view.status.is_some()).await;
     store.panics.store(true, Ordering::SeqCst);

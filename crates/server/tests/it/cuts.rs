@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use everturn_server::Bounds;
+use everturn_server::ServerLimits;
 use everturn_server::wire::Follower;
 use futures_util::future::join_all;
 use reqwest::Method;
@@ -40,7 +40,7 @@ async fn cut_again_and_again(stage: Arc<Stage>, chat: String, seed: u64) -> (Fol
 /// Clients that are cut at random bytes and resume with their cursor end with the server's view.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cut_and_resumed_streams_end_with_the_servers_view() {
-    let stage = Arc::new(Stage::with(Bounds::default(), Duration::from_millis(1)).await);
+    let stage = Arc::new(Stage::with(ServerLimits::default(), Duration::from_millis(1)).await);
     let chat = stage.chat("numbered").await;
     let clients = (0..40).map(|seed| tokio::spawn(cut_again_and_again(stage.clone(), chat.clone(), seed)));
     let clients: Vec<_> = clients.collect();

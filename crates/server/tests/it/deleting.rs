@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use everturn_server::Bounds;
+use everturn_server::ServerLimits;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
@@ -45,7 +45,7 @@ async fn a_deleted_chat_is_gone() {
 /// A delete goes on after its client hung up while the turn was being stopped: the chat does not stay with an empty queue.
 #[tokio::test]
 async fn a_delete_outlives_its_connection() {
-    let (stage, store) = Stage::sluggish(Bounds::default()).await;
+    let (stage, store) = Stage::sluggish(ServerLimits::default()).await;
     let (chat, _, _reader) = asking(&stage, "result").await;
     store.outcomes.shut();
     send_and_go(&stage, Method::DELETE, &chat, &json!({}), store.outcomes.until(1)).await;
@@ -63,7 +63,7 @@ async fn a_delete_outlives_its_connection() {
 /// Deleting stops a running turn first, drops queued messages, and leaves no driver.
 #[tokio::test]
 async fn a_running_turn_is_stopped_first() {
-    let stage = Stage::with(Bounds::default(), Duration::from_millis(1)).await;
+    let stage = Stage::with(ServerLimits::default(), Duration::from_millis(1)).await;
     let chat = stage.chat("numbered").await;
     let mut watching = stage.watch(&chat).await;
     stage.say(&chat, "count to 100000").await;
@@ -88,7 +88,7 @@ async fn a_running_turn_is_stopped_first() {
 /// Of concurrent deletes one gets 204, the others 404.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_of_concurrent_deletes_succeeds() {
-    let stage = Stage::with(Bounds::default(), Duration::from_millis(1)).await;
+    let stage = Stage::with(ServerLimits::default(), Duration::from_millis(1)).await;
     for _ in 0..10 {
         let chat = stage.chat("numbered").await;
         stage.say(&chat, "count to 100000").await;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use everturn_server::Bounds;
+use everturn_server::ServerLimits;
 use jsonschema::Validator;
 use reqwest::{Method, Response};
 use serde_json::{Value, json};
@@ -39,7 +39,7 @@ async fn read(
 /// CS07: the data of every event of a chat's stream has the documented shape, whatever happens in the chat.
 #[tokio::test]
 async fn events_have_the_documented_shape() {
-    let stage = Stage::with(Bounds::default(), Duration::from_millis(2)).await;
+    let stage = Stage::with(ServerLimits::default(), Duration::from_millis(2)).await;
     let document = stage.get("/openapi.json").await.1;
     let shape = |name: &str| {
         let schema = json!({"$ref": format!("#/components/schemas/{name}"), "components": document["components"]});

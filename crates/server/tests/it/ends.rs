@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use everturn::stores::{Scope, TokenHash, Tokens as _};
-use everturn_server::Bounds;
+use everturn_server::ServerLimits;
 use reqwest::{Method, StatusCode};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -17,7 +17,7 @@ const SOON: Duration = Duration::from_millis(20);
 /// A stream without events sends keep-alive comments.
 #[tokio::test]
 async fn a_quiet_stream_says_that_it_lives() {
-    let stage = Stage::with(Bounds { heartbeat: SOON, ..Bounds::default() }, Duration::ZERO).await;
+    let stage = Stage::with(ServerLimits { heartbeat: SOON, ..ServerLimits::default() }, Duration::ZERO).await;
     let chat = stage.chat("default").await;
     let mut reader = stage.watch(&chat).await;
     while reader.comments.iter().filter(|comment| *comment == "still here").count() < 3 {
@@ -50,7 +50,7 @@ async fn a_server_that_goes_down_says_good_bye() {
 /// A stream ends before proxies would cut it, and is resumed without a lost event.
 #[tokio::test]
 async fn a_long_stream_ends_in_good_order() {
-    let stage = Stage::with(Bounds { stream_time_max: SOON, ..Bounds::default() }, Duration::ZERO).await;
+    let stage = Stage::with(ServerLimits { stream_time_max: SOON, ..ServerLimits::default() }, Duration::ZERO).await;
     let chat = stage.chat("default").await;
     let mut reader = stage.watch(&chat).await;
     reader.until_the_end().await;
@@ -61,7 +61,7 @@ async fn a_long_stream_ends_in_good_order() {
 /// Revoking a token ends its open streams, and not those of other tokens.
 #[tokio::test]
 async fn a_revoked_token_loses_its_streams() {
-    let stage = Stage::with(Bounds { recheck: SOON, ..Bounds::default() }, Duration::ZERO).await;
+    let stage = Stage::with(ServerLimits { recheck: SOON, ..ServerLimits::default() }, Duration::ZERO).await;
     let secret = "evt_of-a-device-that-will-be-lost-soon";
     stage.grant(secret, "me", &[Scope::Read]).await;
     let chat = stage.chat("default").await;
@@ -86,7 +86,7 @@ async fn a_revoked_token_loses_its_streams() {
 /// The number of concurrent streams per token is limited; a stream that ends makes room.
 #[tokio::test]
 async fn a_token_has_only_so_many_streams() {
-    let stage = Stage::with(Bounds { streams_max: 2, ..Bounds::default() }, Duration::ZERO).await;
+    let stage = Stage::with(ServerLimits { streams_max: 2, ..ServerLimits::default() }, Duration::ZERO).await;
     let chat = stage.chat("default").await;
     let first = stage.watch(&chat).await;
     let _second = stage.watch(&chat).await;
@@ -107,8 +107,8 @@ async fn a_token_has_only_so_many_streams() {
 /// A client that stops reading is cut, and delays no other client meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reader_that_stops_reading_is_cut() {
-    let bounds = Bounds { stall_max: Duration::from_secs(3), ..Bounds::default() };
-    let stage = Stage::with(bounds, Duration::ZERO).await;
+    let limits = ServerLimits { stall_max: Duration::from_secs(3), ..ServerLimits::default() };
+    let stage = Stage::with(limits, Duration::ZERO).await;
     let chat = stage.chat("numbered").await;
     let mut stuck = TcpStream::connect(stage.server.address()).await.unwrap();
     let host = stage.base.strip_prefix("http://").unwrap();
@@ -137,7 +137,7 @@ async fn a_reader_that_stops_reading_is_cut() {
 /// A stream ends when its token expires.
 #[tokio::test]
 async fn a_token_that_ends_loses_its_streams() {
-    let stage = Stage::with(Bounds { recheck: SOON, ..Bounds::default() }, Duration::ZERO).await;
+    let stage = Stage::with(ServerLimits { recheck: SOON, ..ServerLimits::default() }, Duration::ZERO).await;
     let secret = "evt_of-a-guest-who-has-to-leave-soon";
     stage.grant_until(secret, "me", &[Scope::Read], Some(stage.engine.now() + Duration::from_secs(3))).await;
     let chat = stage.chat("default").await;

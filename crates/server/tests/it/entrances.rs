@@ -7,7 +7,7 @@ use std::time::Duration;
 use everturn::core::ids::Timestamp;
 use everturn::stores::{Memory, Scopes, Token, TokenHash, Tokens};
 use everturn::{Agent, Engine, Metrics};
-use everturn_server::{Bounds, Entrance, Listen, Parts, Reach, Server, Tls, TlsError};
+use everturn_server::{ListenAddress, ListenerConfig, Reach, Server, ServerLimits, ServerParts, Tls, TlsError};
 use everturn_understudy::{Manner, Understudy};
 use prometheus_client::registry::Registry;
 use rcgen::{CertificateParams, KeyPair};
@@ -31,16 +31,16 @@ pub struct Inn {
 
 impl Inn {
     /// A server on a free port with this token store.
-    pub async fn with(memory: Arc<Memory>, tokens: Arc<dyn Tokens>, bounds: Bounds) -> Self {
-        Self::new(memory, tokens, bounds, Entrance::plain("127.0.0.1:0".parse().unwrap())).await
+    pub async fn with(memory: Arc<Memory>, tokens: Arc<dyn Tokens>, limits: ServerLimits) -> Self {
+        Self::new(memory, tokens, limits, ListenerConfig::plain("127.0.0.1:0".parse().unwrap())).await
     }
 
-    async fn open(entrance: Entrance, bounds: Bounds) -> Self {
+    async fn open(entrance: ListenerConfig, limits: ServerLimits) -> Self {
         let memory = Arc::new(Memory::new());
-        Self::new(memory.clone(), memory, bounds, entrance).await
+        Self::new(memory.clone(), memory, limits, entrance).await
     }
 
-    async fn new(memory: Arc<Memory>, tokens: Arc<dyn Tokens>, bounds: Bounds, entrance: Entrance) -> Self {
+    async fn new(memory: Arc<Memory>, tokens: Arc<dyn Tokens>, limits: ServerLimits, entrance: ListenerConfig) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default(); // Another test may have been first.
         let mut registry = Registry::default();
         let engine = Engine::builder()
@@ -52,7 +52,8 @@ impl Inn {
         let (hash, scopes) = (TokenHash::of(TOKEN), Scopes::all());
         let (name, owner, made) = ("test".into(), "me".into(), Timestamp(0));
         memory.put(&Token { hash, name, owner, scopes, made, expires: None, revoked: None }).await.unwrap();
-        let parts = Parts { engine, store: memory, tokens, registry, agent: "default".into(), models: vec![], bounds };
+        let parts =
+            ServerParts { engine, store: memory, tokens, registry, agent: "default".into(), models: vec![], limits };
         let server = Server::open(parts, &[entrance], Reach::default()).await.unwrap();
         let base = server.entrances()[0].url();
         Self { server, client: Client::new(), base }
@@ -72,8 +73,8 @@ fn tls(dir: &Path) -> Result<Tls, TlsError> {
     Tls::read(&dir.join("cert.pem"), &dir.join("key.pem"))
 }
 
-fn entrance(tls: &Arc<Tls>) -> Entrance {
-    Entrance { at: "127.0.0.1:0".parse().unwrap(), tls: Some(tls.clone()) }
+fn entrance(tls: &Arc<Tls>) -> ListenerConfig {
+    ListenerConfig { at: "127.0.0.1:0".parse().unwrap(), tls: Some(tls.clone()) }
 }
 
 fn trusting(root: &reqwest::Certificate) -> reqwest::ClientBuilder {
@@ -85,7 +86,7 @@ fn trusting(root: &reqwest::Certificate) -> reqwest::ClientBuilder {
 async fn both_versions_are_spoken_over_tls() {
     let dir = tempfile::tempdir().unwrap();
     let root = certify(dir.path());
-    let inn = Inn::open(entrance(&Arc::new(tls(dir.path()).unwrap())), Bounds::default()).await;
+    let inn = Inn::open(entrance(&Arc::new(tls(dir.path()).unwrap())), ServerLimits::default()).await;
     let base = inn.base.replace("127.0.0.1", "localhost");
     assert!(base.starts_with("https://"));
     for (client, version) in [(trusting(&root).http1_only(), Version::HTTP_11), (trusting(&root), Version::HTTP_2)] {
@@ -110,8 +111,8 @@ async fn both_versions_are_spoken_over_tls() {
 async fn a_handshake_has_to_arrive() {
     let dir = tempfile::tempdir().unwrap();
     certify(dir.path());
-    let bounds = Bounds { head_time_max: Duration::from_millis(50), ..Bounds::default() };
-    let inn = Inn::open(entrance(&Arc::new(tls(dir.path()).unwrap())), bounds).await;
+    let limits = ServerLimits { head_time_max: Duration::from_millis(50), ..ServerLimits::default() };
+    let inn = Inn::open(entrance(&Arc::new(tls(dir.path()).unwrap())), limits).await;
     for said in [b"".as_slice(), &[0x16, 3, 1]] {
         let mut stream = TcpStream::connect(inn.server.address()).await.unwrap();
         stream.write_all(said).await.unwrap();
@@ -126,7 +127,7 @@ async fn a_handshake_has_to_arrive() {
 async fn a_certificate_is_read_again() {
     let dir = tempfile::tempdir().unwrap();
     let (first, tls) = (certify(dir.path()), Arc::new(tls(dir.path()).unwrap()));
-    let inn = Inn::open(entrance(&tls), Bounds::default()).await;
+    let inn = Inn::open(entrance(&tls), ServerLimits::default()).await;
     let url = format!("{}/healthz", inn.base.replace("127.0.0.1", "localhost"));
     let ask = async |root: &reqwest::Certificate| trusting(root).build().unwrap().get(&url).send().await.is_ok();
     assert!(ask(&first).await);
@@ -149,7 +150,7 @@ async fn a_certificate_is_read_again() {
 async fn a_socket_is_guarded_too() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("socket");
-    let inn = Inn::open(Entrance::plain(Listen::Unix(path.clone())), Bounds::default()).await;
+    let inn = Inn::open(ListenerConfig::plain(ListenAddress::Unix(path.clone())), ServerLimits::default()).await;
     assert_eq!(inn.base, format!("unix:{}", path.display()));
     let ask = async |target: &str, host: &str, token: &str| {
         let mut stream = UnixStream::connect(&path).await.unwrap();

@@ -8,7 +8,7 @@ use everturn::core::cost::{Spend, Tally};
 use everturn::core::fact::{AttemptOutcome, AttemptPurpose, AttemptRecord, Fact};
 use everturn::core::ids::{ChatId, StepId, Timestamp};
 use everturn::stores::{NewChat, Scope, Store as _, TokenHash, Tokens as _};
-use everturn_server::{Bounds, wire};
+use everturn_server::{ServerLimits, wire};
 use expect_test::expect;
 use reqwest::{Method, StatusCode};
 use serde_json::json;
@@ -103,7 +103,7 @@ async fn markdown_is_readable() {
 /// Attempts are exported once each and in order, for none, exactly one page, and more than one page.
 #[tokio::test]
 async fn attempts_of_any_number_are_one_list() {
-    let (stage, store) = Stage::sluggish(Bounds::default()).await;
+    let (stage, store) = Stage::sluggish(ServerLimits::default()).await;
     for (n, len) in [0, 1, 499, 500, 501, 1_000, 1_203].into_iter().enumerate() {
         let id = ChatId::from_u128(n as u128 + 1);
         stage.memory.create(&NewChat::of(id, "default", "me")).await.unwrap();
@@ -135,7 +135,7 @@ async fn attempts_of_any_number_are_one_list() {
 /// Revoking the token in the middle of a long export ends the export.
 #[tokio::test]
 async fn a_revoked_token_ends_its_export() {
-    let stage = Stage::with(Bounds { recheck: Duration::ZERO, ..Bounds::default() }, Duration::ZERO).await;
+    let stage = Stage::with(ServerLimits { recheck: Duration::ZERO, ..ServerLimits::default() }, Duration::ZERO).await;
     let secret = "evt_of-a-device-that-will-be-lost-soon";
     stage.grant(secret, "me", &[Scope::Read]).await;
     let long = format!("count to 1 {}", "x".repeat(1_000_000)); // One page is more than all socket buffers hold.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use everturn_server::Bounds;
+use everturn_server::ServerLimits;
 use reqwest::{Method, StatusCode};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -185,8 +185,8 @@ async fn forms_change_nothing() {
 /// Limits on the size and depth of bodies, on the size of heads, and on the time for both.
 #[tokio::test]
 async fn requests_are_bounded() {
-    let bounds = Bounds { head_time_max: Duration::from_millis(50), ..Bounds::default() };
-    let stage = Stage::with(bounds, Duration::ZERO).await;
+    let limits = ServerLimits { head_time_max: Duration::from_millis(50), ..ServerLimits::default() };
+    let stage = Stage::with(limits, Duration::ZERO).await;
     let post =
         |body: String| stage.ask(Method::POST, "/v1/chats").header("content-type", "application/json").body(body);
     let large = format!(r#"{{"title": "{}"}}"#, "x".repeat(1024 * 1024));

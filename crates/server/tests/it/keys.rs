@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use everturn_server::Bounds;
+use everturn_server::ServerLimits;
 use everturn_server::wire::{Body, Message};
 use futures_util::future::join_all;
 use reqwest::{Method, StatusCode};
@@ -46,7 +46,7 @@ async fn a_storm_of_repeats_has_one_effect() {
 /// I2: two concurrent requests for a token under one key create one token, and both get it.
 #[tokio::test]
 async fn repeats_that_meet_make_one_token() {
-    let (stage, store) = Stage::sluggish(Bounds::default()).await;
+    let (stage, store) = Stage::sluggish(ServerLimits::default()).await;
     let stage = Arc::new(stage);
     let make = || {
         let (stage, new) = (stage.clone(), json!({"name": "phone", "scopes": ["read"], "seconds": 60}));
@@ -158,7 +158,7 @@ async fn invalid_keys_are_refused() {
 /// An interrupt of an idle chat is recorded under its key too: a repeat stops no later turn.
 #[tokio::test]
 async fn an_interrupt_of_a_resting_chat_keeps_its_key() {
-    let stage = Stage::with(everturn_server::Bounds::default(), std::time::Duration::from_millis(1)).await;
+    let stage = Stage::with(everturn_server::ServerLimits::default(), std::time::Duration::from_millis(1)).await;
     let chat = stage.chat("numbered").await;
     let interrupt = format!("{chat}/interrupt");
     let (status, now) = keyed(&stage, Method::POST, &interrupt, "stop", json!({})).await;
@@ -181,7 +181,7 @@ async fn an_interrupt_of_a_resting_chat_keeps_its_key() {
 /// I2: a key covers a whole PATCH, and a PATCH is applied as a whole or not at all.
 #[tokio::test]
 async fn a_patch_is_one_request() {
-    let stage = Stage::with(everturn_server::Bounds::default(), std::time::Duration::from_millis(1)).await;
+    let stage = Stage::with(everturn_server::ServerLimits::default(), std::time::Duration::from_millis(1)).await;
     let chat = stage.chat("numbered").await;
     let patch = |key: &'static str, body: Value| keyed(&stage, Method::PATCH, &chat, key, body);
     let (status, now) = patch("p", json!({"title": "a"})).await;
@@ -231,7 +231,7 @@ async fn an_empty_patch_keeps_its_key() {
 /// I2: every command under a key is applied once and answered alike, also after the chat has changed.
 #[tokio::test]
 async fn every_command_is_answered_alike_under_its_key() {
-    let stage = Stage::with(everturn_server::Bounds::default(), std::time::Duration::from_millis(2)).await;
+    let stage = Stage::with(everturn_server::ServerLimits::default(), std::time::Duration::from_millis(2)).await;
     let chat = stage.chat("numbered").await;
     let mut reader = stage.watch(&chat).await;
     stage.say(&chat, "count to 100000").await;

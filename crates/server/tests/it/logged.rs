@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
-use everturn_server::Bounds;
+use everturn_server::ServerLimits;
 use reqwest::{Method, StatusCode};
 use serde_json::json;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -85,7 +85,7 @@ fn listen(level: Level) -> (UnboundedReceiver<Line>, DefaultGuard) {
 #[tokio::test]
 async fn a_warning_has_the_name_of_its_request() {
     let (mut warnings, _guard) = listen(Level::WARN);
-    let (stage, store) = Stage::sluggish(Bounds::default()).await;
+    let (stage, store) = Stage::sluggish(ServerLimits::default()).await;
     let chat = stage.chat("numbered").await;
     store.is_broken.store(true, Ordering::SeqCst);
     let said = stage.ask(Method::POST, &format!("{chat}/messages")).header("x-request-id", "kelp-7");

@@ -9,7 +9,7 @@ use everturn::core::limits::Limits;
 use everturn::core::rehearsal::sample::words;
 use everturn::stores::sqlite::{Sqlite, SqliteOptions};
 use everturn::stores::{Memory, Store, Submission};
-use everturn_server::Bounds;
+use everturn_server::ServerLimits;
 use everturn_server::wire::{Body, Part, Status, View};
 use futures_util::future::join_all;
 use reqwest::{Method, StatusCode};
@@ -20,7 +20,7 @@ use crate::stage::{Stage, answer, kind};
 async fn on_sqlite(pace: Duration) -> (Stage, tempfile::TempDir) {
     let dir = tempfile::tempdir().unwrap();
     let store: Arc<dyn Store> = Arc::new(Sqlite::open(dir.path(), &SqliteOptions::default()).unwrap());
-    (Stage::on(store, Arc::new(Memory::new()), Bounds::default(), pace).await, dir)
+    (Stage::on(store, Arc::new(Memory::new()), ServerLimits::default(), pace).await, dir)
 }
 
 /// I2: on SQLite too, a thousand concurrent repeats of one keyed message create one row, and get one answer.
@@ -96,7 +96,7 @@ async fn every_accepted_message_is_answered_once() {
         let pace = Duration::from_micros(300);
         let (stage, _dir) = match is_on_disk {
             true => on_sqlite(pace).await,
-            false => (Stage::with(Bounds::default(), pace).await, tempfile::tempdir().unwrap()),
+            false => (Stage::with(ServerLimits::default(), pace).await, tempfile::tempdir().unwrap()),
         };
         let stage = Arc::new(stage);
         let chat = stage.chat("numbered").await;
@@ -129,7 +129,7 @@ async fn every_accepted_message_is_answered_once() {
 /// Two clients edit the same message while a third interrupts: one transcript is left, and every stream shows it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn edits_that_race_leave_one_transcript() {
-    let stage = Stage::with(Bounds::default(), Duration::from_micros(200)).await;
+    let stage = Stage::with(ServerLimits::default(), Duration::from_micros(200)).await;
     for round in 0..15 {
         let chat = stage.chat("numbered").await;
         let mut watching = stage.watch(&chat).await;
@@ -159,8 +159,8 @@ async fn edits_that_race_leave_one_transcript() {
 /// Running turns per owner are limited: a request above the limit gets Retry-After, and other owners are not affected.
 #[tokio::test]
 async fn an_owner_has_only_so_many_chats_at_work() {
-    let bounds = Bounds { running_max: 2, ..Bounds::default() };
-    let stage = Stage::with(bounds, Duration::from_millis(1)).await;
+    let limits = ServerLimits { running_max: 2, ..ServerLimits::default() };
+    let stage = Stage::with(limits, Duration::from_millis(1)).await;
     let other = "evt_of-somebody-else-who-has-work-to-do";
     stage.grant(other, "you", &everturn::stores::Scope::ALL).await;
     let mut chats = Vec::new();
@@ -200,7 +200,7 @@ async fn an_owner_has_only_so_many_chats_at_work() {
 /// Admitting a turn uses a counter and reads no list, whose cost would grow with the number of running chats.
 #[tokio::test]
 async fn a_message_asks_for_no_list() {
-    let (stage, store) = Stage::sluggish(Bounds::default()).await;
+    let (stage, store) = Stage::sluggish(ServerLimits::default()).await;
     let chat = stage.chat("numbered").await;
     store.lists.shut();
     let said = tokio::time::timeout(Duration::from_secs(30), stage.say(&chat, "count to 3")).await;
@@ -211,7 +211,7 @@ async fn a_message_asks_for_no_list() {
 
 /// A server that allows one running turn, and a chat to run it.
 async fn taken() -> (Stage, String) {
-    let stage = Stage::with(Bounds { running_max: 1, ..Bounds::default() }, Duration::from_millis(1)).await;
+    let stage = Stage::with(ServerLimits { running_max: 1, ..ServerLimits::default() }, Duration::from_millis(1)).await;
     let works = stage.chat("numbered").await;
     (stage, works)
 }

@@ -8,7 +8,9 @@ use everturn::core::ids::{ChatId, Timestamp};
 use everturn::core::prompt::ToolSpec;
 use everturn::stores::{Memory, Scope, Store, Token, TokenHash, Tokens};
 use everturn::{Agent, Approval, Engine, Metrics, Policy, tool};
-use everturn_server::{Bounds, Entrance, Listen, Offered, Parts, Reach, Server, Site, wire};
+use everturn_server::{
+    ListenAddress, ListenerConfig, ModelOffer, Reach, Server, ServerLimits, ServerParts, Site, wire,
+};
 use everturn_understudy::{Manner, Understudy};
 use prometheus_client::registry::Registry;
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
@@ -38,7 +40,7 @@ struct Launch {
 /// Configuration of a test server: agents (the first is the default), models to choose, and allowed origins.
 struct Cast {
     agents: Vec<(&'static str, Agent)>,
-    models: Vec<Offered>,
+    models: Vec<ModelOffer>,
     origins: Vec<Site>,
 }
 
@@ -51,7 +53,7 @@ impl Cast {
             ("launches", launching()),
             ("fails", failing()),
         ];
-        Self { agents, models: vec![Offered::Family("understudy/extra".parse().unwrap())], origins: vec![] }
+        Self { agents, models: vec![ModelOffer::Family("understudy/extra".parse().unwrap())], origins: vec![] }
     }
 }
 
@@ -59,50 +61,50 @@ impl Stage {
     /// A server whose agents answer at once: `default`, `numbered` (t1 t2 t3 …), `asks` (runs a tool of its client),
     /// `launches` (needs an approval) and `fails` (has no model).
     pub async fn new() -> Self {
-        Self::with(Bounds::default(), Duration::ZERO).await
+        Self::with(ServerLimits::default(), Duration::ZERO).await
     }
 
-    /// [`Stage::new`] with other bounds, and a pause between words.
-    pub async fn with(bounds: Bounds, pace: Duration) -> Self {
-        let bounds = Bounds { grace_max: Duration::ZERO, ..bounds }; // Shutdown waits for no abandoned request.
+    /// [`Stage::new`] with other limits, and a pause between words.
+    pub async fn with(limits: ServerLimits, pace: Duration) -> Self {
+        let limits = ServerLimits { grace_max: Duration::ZERO, ..limits }; // Shutdown waits for no abandoned request.
         let memory = Arc::new(Memory::new());
-        Self::on(memory.clone(), memory, bounds, pace).await
+        Self::on(memory.clone(), memory, limits, pace).await
     }
 
     /// [`Stage::with`] on another store. Tokens are stored in memory.
-    pub async fn on(store: Arc<dyn Store>, memory: Arc<Memory>, bounds: Bounds, pace: Duration) -> Self {
+    pub async fn on(store: Arc<dyn Store>, memory: Arc<Memory>, limits: ServerLimits, pace: Duration) -> Self {
         let tokens = memory.clone();
-        Self::play(store, tokens, memory, bounds, pace, Cast::usual()).await
+        Self::play(store, tokens, memory, limits, pace, Cast::usual()).await
     }
 
     /// The usual server on a store that waits or fails on demand.
-    pub async fn sluggish(bounds: Bounds) -> (Self, Arc<Sluggish>) {
+    pub async fn sluggish(limits: ServerLimits) -> (Self, Arc<Sluggish>) {
         let store = Arc::new(Sluggish::default());
-        let bounds = Bounds { grace_max: Duration::ZERO, ..bounds };
+        let limits = ServerLimits { grace_max: Duration::ZERO, ..limits };
         let (memory, cast) = (store.memory.clone(), Cast::usual());
-        (Self::play(store.store(), store.clone(), memory, bounds, Duration::ZERO, cast).await, store)
+        (Self::play(store.store(), store.clone(), memory, limits, Duration::ZERO, cast).await, store)
     }
 
     /// The usual server, with this allowed origin.
     pub async fn befriending(site: &str) -> Self {
         let (memory, cast) = (Arc::new(Memory::new()), Cast { origins: vec![site.parse().unwrap()], ..Cast::usual() });
-        Self::play(memory.clone(), memory.clone(), memory, Bounds::default(), Duration::ZERO, cast).await
+        Self::play(memory.clone(), memory.clone(), memory, ServerLimits::default(), Duration::ZERO, cast).await
     }
 
     /// A new server on the same store, configured with the agent `heir` only, and no model to choose.
     pub async fn reconfigured(self) -> Self {
         self.server.stop().await;
         let cast = Cast { agents: vec![("heir", agent("persona"))], models: vec![], origins: vec![] };
-        let bounds = Bounds { grace_max: Duration::ZERO, ..Bounds::default() };
+        let limits = ServerLimits { grace_max: Duration::ZERO, ..ServerLimits::default() };
         let (store, tokens) = (self.memory.clone(), self.memory.clone());
-        Self::play(store, tokens, self.memory, bounds, Duration::ZERO, cast).await
+        Self::play(store, tokens, self.memory, limits, Duration::ZERO, cast).await
     }
 
     async fn play(
         store: Arc<dyn Store>,
         tokens: Arc<dyn Tokens>,
         memory: Arc<Memory>,
-        bounds: Bounds,
+        limits: ServerLimits,
         pace: Duration,
         cast: Cast,
     ) -> Self {
@@ -115,8 +117,8 @@ impl Stage {
             .provider(Understudy::company(Manner { pace, seed: 7 }));
         let agent = agents[0].0.into();
         let engine = agents.into_iter().fold(builder, |builder, (name, agent)| builder.agent(name, agent)).start();
-        let parts = Parts { engine: engine.clone(), store, tokens, registry, agent, models, bounds };
-        let entrance = Entrance::plain(Listen::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))));
+        let parts = ServerParts { engine: engine.clone(), store, tokens, registry, agent, models, limits };
+        let entrance = ListenerConfig::plain(ListenAddress::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))));
         let reach = Reach { hosts: vec!["everturn.test".into()], origins, ..Reach::default() };
         let server = Server::open(parts, &[entrance], reach).await.unwrap();
         let base = format!("http://{}", server.address());

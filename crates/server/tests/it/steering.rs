@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use everturn::stores::Store as _;
-use everturn_server::Bounds;
+use everturn_server::ServerLimits;
 use everturn_server::wire::{Body, Ended, Status, View};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use crate::stage::{Stage, kind};
 
 /// A server with slow answers, a chat in the middle of a long one, and a reader of its stream.
 async fn busy() -> (Stage, String, Reader) {
-    let stage = Stage::with(Bounds::default(), Duration::from_millis(2)).await;
+    let stage = Stage::with(ServerLimits::default(), Duration::from_millis(2)).await;
     let chat = stage.chat("numbered").await;
     let mut reader = stage.watch(&chat).await;
     stage.say(&chat, "count to 5000").await;
@@ -219,7 +219,7 @@ async fn a_summary_is_written_when_asked_for_and_everything_is_counted() {
 /// Two clients race for one queued message: it is deleted or answered, never both, and both clients get the outcome.
 #[tokio::test]
 async fn two_clients_that_race_both_hear_what_came_of_it() {
-    let stage = Stage::with(Bounds::default(), Duration::from_micros(200)).await;
+    let stage = Stage::with(ServerLimits::default(), Duration::from_micros(200)).await;
     for round in 0..20 {
         let chat = stage.chat("numbered").await;
         let mut reader = stage.watch(&chat).await;
@@ -242,7 +242,8 @@ async fn two_clients_that_race_both_hear_what_came_of_it() {
 #[tokio::test]
 async fn a_command_not_applied_in_time_gets_retry_after() {
     let stage =
-        Stage::with(Bounds { outcome_max: Duration::from_millis(20), ..Bounds::default() }, Duration::ZERO).await;
+        Stage::with(ServerLimits { outcome_max: Duration::from_millis(20), ..ServerLimits::default() }, Duration::ZERO)
+            .await;
     let chat = stage.chat("numbered").await;
     stage.engine.shutdown().await;
     for _ in 0..2 {

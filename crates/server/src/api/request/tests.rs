@@ -13,23 +13,23 @@ use crate::api::wire;
 const SECOND: Duration = Duration::from_secs(1);
 
 /// Reads a body that arrives in `pieces` pieces of `bytes` bytes, one per second. Returns the result and the time it took.
-async fn arrives(pieces: usize, bytes: usize) -> (Result<usize, Kind>, Duration) {
+async fn arrives(pieces: usize, bytes: usize) -> (Result<usize, ProblemKind>, Duration) {
     let slow = stream::iter(0..pieces).then(move |_| async move {
         sleep(SECOND).await;
         Ok::<_, Infallible>(Bytes::from(vec![b'x'; bytes]))
     });
-    let (bounds, began) = (Bounds::default(), Instant::now());
-    let room = Arc::new(Semaphore::new(bounds.bodies_bytes_max));
-    let read = read(Request::new(Body::from_stream(slow)), FILES_BYTES_MAX, &bounds, &room).await;
+    let (limits, began) = (ServerLimits::default(), Instant::now());
+    let room = Arc::new(Semaphore::new(limits.bodies_bytes_max));
+    let read = read(Request::new(Body::from_stream(slow)), FILES_BYTES_MAX, &limits, &room).await;
     (read.map(|(bytes, _)| bytes.len()).map_err(|problem| problem.kind()), began.elapsed())
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_body_may_take_as_long_as_it_goes_on_coming() {
     assert_eq!(arrives(1_000, 10_000).await, (Ok(10_000_000), SECOND * 1_000));
-    assert_eq!(arrives(1_000, 0).await, (Err(Kind::Slow), SECOND * 30));
+    assert_eq!(arrives(1_000, 0).await, (Err(ProblemKind::Slow), SECOND * 30));
     let (read, took) = arrives(1_000, 5_000).await;
-    assert_eq!(read, Err(Kind::Slow));
+    assert_eq!(read, Err(ProblemKind::Slow));
     assert!((SECOND * 58..SECOND * 61).contains(&took), "each second is half earned: {took:?}");
 }
 
@@ -37,27 +37,31 @@ async fn a_body_may_take_as_long_as_it_goes_on_coming() {
 /// counts too.
 #[tokio::test]
 async fn large_bodies_share_a_room() {
-    let bounds = Bounds { bodies_bytes_max: 600_000, ..Bounds::default() };
-    let bodies = Arc::new(Semaphore::new(bounds.bodies_bytes_max));
+    let limits = ServerLimits { bodies_bytes_max: 600_000, ..ServerLimits::default() };
+    let bodies = Arc::new(Semaphore::new(limits.bodies_bytes_max));
     let streamed = |bytes: usize| {
         let pieces = stream::repeat(Bytes::from(vec![b'x'; 1_000])).take(bytes / 1_000);
         Body::from_stream(pieces.map(Ok::<_, Infallible>))
     };
     let read =
-        async |body: Body| read(Request::new(body), 200_000, &bounds, &bodies).await.map_err(|problem| problem.kind());
+        async |body: Body| read(Request::new(body), 200_000, &limits, &bodies).await.map_err(|problem| problem.kind());
     let (_, one) = read(Body::from(vec![b'x'; 150_000])).await.unwrap();
     assert_eq!(bodies.available_permits(), 300_000, "as it came, and what is made of it");
-    assert_eq!(read(streamed(100_000)).await.unwrap_err(), Kind::Unavailable, "it may be anything up to 200,000");
-    assert_eq!(read(Body::from(vec![b'x'; 150_001])).await.unwrap_err(), Kind::Unavailable);
+    assert_eq!(
+        read(streamed(100_000)).await.unwrap_err(),
+        ProblemKind::Unavailable,
+        "it may be anything up to 200,000"
+    );
+    assert_eq!(read(Body::from(vec![b'x'; 150_001])).await.unwrap_err(), ProblemKind::Unavailable);
     let small = [Body::from(vec![b'x'; SMALL_BYTES_MAX]), streamed(60_000)];
     for body in small {
         assert!(read(body).await.unwrap().1.is_none());
     }
     let (_, _two) = read(Body::from(vec![b'x'; 150_000])).await.unwrap();
-    assert_eq!(read(Body::from(vec![b'x'; 100_000])).await.unwrap_err(), Kind::Unavailable);
+    assert_eq!(read(Body::from(vec![b'x'; 100_000])).await.unwrap_err(), ProblemKind::Unavailable);
     drop(one);
     assert_eq!(read(Body::from(vec![b'x'; 150_000])).await.unwrap().0.len(), 150_000);
-    let tight = Bounds { bodies_bytes_max: 100_000, ..Bounds::default() };
+    let tight = ServerLimits { bodies_bytes_max: 100_000, ..ServerLimits::default() };
     let bodies = Arc::new(Semaphore::new(tight.bodies_bytes_max));
     let whole = super::read(Request::new(streamed(200_000)), 200_000, &tight, &bodies).await.unwrap();
     assert_eq!(whole.0.len(), 200_000, "one alone is taken, however tight it is");
@@ -87,10 +91,11 @@ impl hyper::body::Body for Declared {
 /// `Expect: 100-continue` is not asked to send it.
 #[tokio::test(start_paused = true)]
 async fn a_body_that_says_it_is_too_large_is_not_read() {
-    let bounds = Bounds { bodies_bytes_max: 100_000, ..Bounds::default() };
-    let bodies = Arc::new(Semaphore::new(bounds.bodies_bytes_max));
+    let limits = ServerLimits { bodies_bytes_max: 100_000, ..ServerLimits::default() };
+    let bodies = Arc::new(Semaphore::new(limits.bodies_bytes_max));
     let _all = bodies.clone().try_acquire_many_owned(100_000).unwrap();
-    let tries = [(200_001, Kind::TooLong), (u64::MAX, Kind::TooLong), (200_000, Kind::Unavailable)];
+    let tries =
+        [(200_001, ProblemKind::TooLong), (u64::MAX, ProblemKind::TooLong), (200_000, ProblemKind::Unavailable)];
     for (len, kind) in tries {
         for is_asking in [true, false] {
             let (is_read, began) = (Arc::new(AtomicBool::new(false)), Instant::now());
@@ -98,7 +103,7 @@ async fn a_body_that_says_it_is_too_large_is_not_read() {
             if is_asking {
                 request.headers_mut().insert(EXPECT, "100-continue".parse().unwrap());
             }
-            let refused = read(request, 200_000, &bounds, &bodies).await.unwrap_err();
+            let refused = read(request, 200_000, &limits, &bodies).await.unwrap_err();
             assert_eq!((refused.kind(), is_read.load(Ordering::Relaxed)), (kind, !is_asking), "{len}");
             assert_eq!(began.elapsed(), if is_asking { Duration::ZERO } else { HEARING });
         }
@@ -185,18 +190,18 @@ fn a_body_becomes_no_more_than_its_room() {
 /// Values are counted before they are parsed, and the parsed body has to fit into the budget too.
 #[test]
 fn values_need_room_and_too_many_are_refused() {
-    let bounds = Bounds { bodies_bytes_max: 3_000_000, ..Bounds::default() };
-    let bodies = Arc::new(Semaphore::new(bounds.bodies_bytes_max));
+    let limits = ServerLimits { bodies_bytes_max: 3_000_000, ..ServerLimits::default() };
+    let bodies = Arc::new(Semaphore::new(limits.bodies_bytes_max));
     let parts = |len: usize| format!(r#"{{"parts": [{}]}}"#, vec![r#"{"type":"text","text":"x"}"#; len].join(","));
     let take = |json: String| {
-        let parsed = parse::<wire::Send>(json.into_bytes(), None, &bounds, &bodies);
+        let parsed = parse::<wire::Send>(json.into_bytes(), None, &limits, &bodies);
         parsed.map(|(_, room)| room).map_err(|problem| problem.kind())
     };
     assert!(take(parts(100)).unwrap().is_none(), "a small one needs none");
     let held = take(parts(4_000)).unwrap().unwrap();
     assert!(held.num_permits() > 2_000_000, "a hundred thousand bytes become two million");
-    assert_eq!(take(parts(4_000)).unwrap_err(), Kind::Unavailable);
-    assert_eq!(take(parts(700_000)).unwrap_err(), Kind::TooLong);
+    assert_eq!(take(parts(4_000)).unwrap_err(), ProblemKind::Unavailable);
+    assert_eq!(take(parts(700_000)).unwrap_err(), ProblemKind::TooLong);
     let quoted = format!(r#"{{"text": "{}"}}"#, ",[{".repeat(VALUES_MAX));
     assert_eq!(Shape::of(quoted.as_bytes()).unwrap().values, 2);
 }

@@ -14,12 +14,12 @@ use utoipa::IntoParams;
 
 use super::commands::{obeyed, with_standing};
 use super::export;
-use crate::api::problem::{Kind, Problem};
-use crate::api::request::{Json, Key, Query};
+use crate::api::problem::{Problem, ProblemKind};
+use crate::api::request::{IdempotencyKey, Json, QueryParams};
 use crate::api::wire;
-use crate::app::{App, Forked, OwnChat, Shared, Wanted as NewChat};
-use crate::auth::access::{Chatting, Left, May, Own, Reading};
-use crate::auth::guard::Made;
+use crate::app::{App, ForkRequest, NewChatRequest as NewChat, OpenedChat, SharedApp};
+use crate::auth::access::{Authorized, Chatting, MaybeDeletedChat, OwnedChat, Reading};
+use crate::auth::guard::CreatedChat;
 
 /// The most chats on a page.
 const PAGE_LEN_MAX: usize = 200;
@@ -31,7 +31,7 @@ const TEXT_BYTES_MAX: usize = 400;
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub struct Which {
+pub struct ChatFilter {
     /// Archived chats, or those that are not; both if left out.
     archived: Option<bool>,
     /// Chats with this text in their title, ignoring case; or with all of its words, whole, in one message of the user or
@@ -45,17 +45,17 @@ pub struct Which {
 }
 
 /// The caller's chats, most recently active first.
-#[utoipa::path(get, path = "/v1/chats", operation_id = "listChats", tag = "chats", params(Which), security(("token" = [])), responses(
+#[utoipa::path(get, path = "/v1/chats", operation_id = "listChats", tag = "chats", params(ChatFilter), security(("token" = [])), responses(
     (status = 200, description = "A page of chats", body = wire::Chats),
     (status = 422, description = "A query parameter is not valid", body = wire::ProblemBody),
 ))]
 pub async fn list(
-    caller: May<Reading>,
-    State(app): State<Shared>,
-    Query(which): Query<Which>,
+    caller: Authorized<Reading>,
+    State(app): State<SharedApp>,
+    QueryParams(which): QueryParams<ChatFilter>,
 ) -> Result<Answer<wire::Chats>, Problem> {
     if which.text.len() > TEXT_BYTES_MAX {
-        return Err(Problem::new(Kind::Invalid, format!("`text` may have at most {TEXT_BYTES_MAX} bytes.")));
+        return Err(Problem::new(ProblemKind::Invalid, format!("`text` may have at most {TEXT_BYTES_MAX} bytes.")));
     }
     let len = which.limit.unwrap_or(50).clamp(1, PAGE_LEN_MAX);
     let after = which.after.as_deref().map(place).transpose()?;
@@ -65,13 +65,13 @@ pub async fn list(
 }
 
 fn place(text: &str) -> Result<(Timestamp, ChatId), Problem> {
-    let bad = || Problem::new(Kind::Invalid, "`after` must be the `after` of the previous page.");
+    let bad = || Problem::new(ProblemKind::Invalid, "`after` must be the `after` of the previous page.");
     let (touched, id) = text.split_once('.').ok_or_else(bad)?;
     Ok((Timestamp(touched.parse().map_err(|_| bad())?), id.parse().map_err(|_| bad())?))
 }
 
 /// The response with a new chat.
-type Created = (StatusCode, Extension<Made>, Answer<wire::Chat>);
+type Created = (StatusCode, Extension<CreatedChat>, Answer<wire::Chat>);
 
 /// Creates a chat.
 ///
@@ -83,9 +83,9 @@ type Created = (StatusCode, Extension<Made>, Answer<wire::Chat>);
     (status = 422, description = "There is no such agent or model; the title or transcript is not valid; or instructions, tools or metadata exceed their limits", body = wire::ProblemBody),
 ))]
 pub async fn create(
-    caller: May<Chatting>,
-    State(app): State<Shared>,
-    key: Key,
+    caller: Authorized<Chatting>,
+    State(app): State<SharedApp>,
+    key: IdempotencyKey,
     Json(new): Json<wire::Create>,
 ) -> Result<Created, Problem> {
     let title = new.title.as_deref().map(command::title).transpose()?;
@@ -93,7 +93,7 @@ pub async fn create(
     let setup = new.setup().map_err(CreateError::from)?;
     let wire::Create { agent, debug, transcript, .. } = new;
     let chat = app.make(&caller, NewChat { agent, model, title, debug, setup, transcript, key: key.0 }).await?;
-    Ok((StatusCode::CREATED, Extension(Made(chat.handle.id())), Answer(chat.now().await?)))
+    Ok((StatusCode::CREATED, Extension(CreatedChat(chat.handle.id())), Answer(chat.now().await?)))
 }
 
 /// Creates a chat with the messages of this one, up to and including a message.
@@ -109,14 +109,14 @@ pub async fn create(
     (status = 422, description = "The request is not valid", body = wire::ProblemBody),
 ))]
 pub async fn fork(
-    left: Left<Chatting>,
-    State(app): State<Shared>,
-    key: Key,
+    left: MaybeDeletedChat<Chatting>,
+    State(app): State<SharedApp>,
+    key: IdempotencyKey,
     Json(fork): Json<wire::Fork>,
 ) -> Result<Created, Problem> {
     let title = fork.title.as_deref().map(command::title).transpose()?;
     let model = fork.model.as_ref().map(|model| app.pick(model.as_deref())).transpose()?;
-    let forked = Forked { at: MessageId(fork.at), title, model, key: key.0 };
+    let forked = ForkRequest { at: MessageId(fork.at), title, model, key: key.0 };
     let made = match &left.chat {
         Some(chat) => match app.fork(&left.caller, chat, forked).await {
             Ok(made) => made,
@@ -124,7 +124,7 @@ pub async fn fork(
         },
         None => app.fork_again(&left.caller, left.id, forked).await?,
     };
-    Ok((StatusCode::CREATED, Extension(Made(made.handle.id())), Answer(made.now().await?)))
+    Ok((StatusCode::CREATED, Extension(CreatedChat(made.handle.id())), Answer(made.now().await?)))
 }
 
 /// Deletes a chat and everything stored of it, for good.
@@ -138,8 +138,12 @@ pub async fn fork(
     (status = 409, description = "The key was used for another request", body = wire::ProblemBody),
     (status = 503, description = "The chat's turn could not be stopped yet: try again", body = wire::ProblemBody),
 ))]
-pub async fn delete(left: Left<Chatting>, State(app): State<Shared>, key: Key) -> Result<StatusCode, Problem> {
-    let Left { caller, id, chat } = left;
+pub async fn delete(
+    left: MaybeDeletedChat<Chatting>,
+    State(app): State<SharedApp>,
+    key: IdempotencyKey,
+) -> Result<StatusCode, Problem> {
+    let MaybeDeletedChat { caller, id, chat } = left;
     let what = format!("delete chat {id}");
     match (chat, &key.0) {
         (Some(chat), Some(key)) => {
@@ -147,7 +151,7 @@ pub async fn delete(left: Left<Chatting>, State(app): State<Shared>, key: Key) -
                 return Err(with_standing(&chat, problem).await);
             }
             match gone(&app, &chat).await {
-                Err(problem) if problem.kind() == Kind::NotFound => {} // A concurrent delete was faster: done too.
+                Err(problem) if problem.kind() == ProblemKind::NotFound => {} // A concurrent delete was faster: done too.
                 deleted => deleted?,
             }
         }
@@ -159,10 +163,10 @@ pub async fn delete(left: Left<Chatting>, State(app): State<Shared>, key: Key) -
 }
 
 /// Deletes a chat, even if the client disconnects: else the chat might remain with its turn stopped and its queue empty.
-async fn gone(app: &App, chat: &OwnChat) -> Result<(), Problem> {
-    let busy = |_| Problem::new(Kind::Unavailable, "The chat's turn could not be stopped yet; try again.");
-    let (handle, time_max) = (chat.handle.clone(), app.bounds.outcome_max);
-    let deleted = app.to_the_end(async move { timeout(time_max, handle.delete()).await });
+async fn gone(app: &App, chat: &OpenedChat) -> Result<(), Problem> {
+    let busy = |_| Problem::new(ProblemKind::Unavailable, "The chat's turn could not be stopped yet; try again.");
+    let (handle, time_max) = (chat.handle.clone(), app.limits.outcome_max);
+    let deleted = app.run_to_completion(async move { timeout(time_max, handle.delete()).await });
     Ok(deleted.await.map_err(busy)??)
 }
 
@@ -171,7 +175,7 @@ async fn gone(app: &App, chat: &OwnChat) -> Result<(), Problem> {
     (status = 200, description = "The chat", body = wire::Chat),
     (status = 404, description = "Not found, or it belongs to another owner", body = wire::ProblemBody),
 ))]
-pub async fn get(chat: Own<Reading>) -> Result<Answer<wire::Chat>, Problem> {
+pub async fn get(chat: OwnedChat<Reading>) -> Result<Answer<wire::Chat>, Problem> {
     Ok(Answer(chat.now().await?))
 }
 
@@ -187,9 +191,9 @@ pub async fn get(chat: Own<Reading>) -> Result<Answer<wire::Chat>, Problem> {
     (status = 422, description = "The request is not valid, or there is no such model", body = wire::ProblemBody),
 ))]
 pub async fn patch(
-    chat: Own<Chatting>,
-    State(app): State<Shared>,
-    key: Key,
+    chat: OwnedChat<Chatting>,
+    State(app): State<SharedApp>,
+    key: IdempotencyKey,
     Json(patch): Json<wire::Patch>,
 ) -> Result<Answer<wire::Chat>, Problem> {
     let model = match patch.model {
@@ -213,7 +217,7 @@ pub async fn patch(
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub struct How {
+pub struct UsageOptions {
     /// Whether each provider call is listed.
     #[serde(default)]
     each: bool,
@@ -222,12 +226,16 @@ pub struct How {
 /// The chat's usage and cost.
 ///
 /// With `each`, the list of provider calls is streamed, and counts as one of the token's streams.
-#[utoipa::path(get, path = "/v1/chats/{id}/usage", operation_id = "getChatUsage", tag = "chats", params(("id" = String, Path), How), security(("token" = [])), responses(
+#[utoipa::path(get, path = "/v1/chats/{id}/usage", operation_id = "getChatUsage", tag = "chats", params(("id" = String, Path), UsageOptions), security(("token" = [])), responses(
     (status = 200, description = "Steps, time, tokens and money", body = wire::Usage),
     (status = 404, description = "Not found, or it belongs to another owner", body = wire::ProblemBody),
     (status = 429, description = "The token has too many open streams", body = wire::ProblemBody),
 ))]
-pub async fn usage(chat: Own<Reading>, State(app): State<Shared>, Query(how): Query<How>) -> Result<Response, Problem> {
+pub async fn usage(
+    chat: OwnedChat<Reading>,
+    State(app): State<SharedApp>,
+    QueryParams(how): QueryParams<UsageOptions>,
+) -> Result<Response, Problem> {
     let usage = chat.now().await?.standing.usage;
     if how.each { export::usage(app, chat, &usage) } else { Ok(Answer(usage).into_response()) }
 }

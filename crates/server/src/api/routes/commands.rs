@@ -12,18 +12,18 @@ use everturn::core::status::Status;
 use everturn::stores::{Receipt, Scope, SubmitError};
 use tokio::time::timeout;
 
-use crate::api::problem::{Kind, Problem};
-use crate::api::request::{Json, Key, Laden};
+use crate::api::problem::{Problem, ProblemKind};
+use crate::api::request::{IdempotencyKey, Json, LargeJson};
 use crate::api::wire;
-use crate::app::{App, OwnChat, Shared};
-use crate::auth::access::{Answering, Chatting, Number, Own, Reading};
+use crate::app::{App, OpenedChat, SharedApp};
+use crate::auth::access::{Answering, Chatting, OwnedChat, PathNumber, Reading};
 use crate::auth::audit;
 
 /// Messages per page when looking for one to summarise. Most often the newest is.
 const COMPACTED_PAGE_LEN: usize = 20;
 
 /// Puts a command into a chat's inbox, where it is durable.
-pub async fn accepted(chat: &OwnChat, command: Command, key: Option<String>) -> Result<wire::Accepted, Problem> {
+pub async fn accepted(chat: &OpenedChat, command: Command, key: Option<String>) -> Result<wire::Accepted, Problem> {
     let Receipt { chat: id, seq } = match chat.handle.submit(command, key).await {
         Ok(receipt) => receipt,
         Err(error) => return Err(with_standing(chat, error.into()).await),
@@ -35,7 +35,7 @@ pub async fn accepted(chat: &OwnChat, command: Command, key: Option<String>) -> 
 /// changed since it was accepted.
 pub async fn obeyed(
     app: &App,
-    chat: &OwnChat,
+    chat: &OpenedChat,
     command: Command,
     key: Option<String>,
 ) -> Result<wire::Accepted, Problem> {
@@ -45,9 +45,9 @@ pub async fn obeyed(
 }
 
 /// Waits until an accepted command has been applied.
-async fn done(app: &App, chat: &OwnChat, accepted: &wire::Accepted) -> Result<(), Problem> {
+async fn done(app: &App, chat: &OpenedChat, accepted: &wire::Accepted) -> Result<(), Problem> {
     let receipt = Receipt { chat: chat.handle.id(), seq: InboxSeq(accepted.id) };
-    match timeout(app.bounds.outcome_max, chat.handle.outcome(receipt)).await {
+    match timeout(app.limits.outcome_max, chat.handle.outcome(receipt)).await {
         Ok(Ok(Ok(()))) => Ok(()),
         Ok(Ok(Err(refusal))) => Err(with_standing(chat, refusal.into()).await),
         Ok(Err(error)) => Err(error.into()),
@@ -58,15 +58,15 @@ async fn done(app: &App, chat: &OwnChat, accepted: &wire::Accepted) -> Result<()
 /// The command is stored, but no driver has applied it yet: a repeat with the same key gets its outcome.
 fn late() -> Problem {
     Problem::new(
-        Kind::Unavailable,
+        ProblemKind::Unavailable,
         "The request is stored but not applied yet; repeat it with the same Idempotency-Key.",
     )
 }
 
 /// Adds the chat to a conflict, so that the client learns the current state.
-pub async fn with_standing(chat: &OwnChat, problem: Problem) -> Problem {
+pub async fn with_standing(chat: &OpenedChat, problem: Problem) -> Problem {
     let is_conflict = problem.kind().status() == StatusCode::CONFLICT;
-    if !is_conflict && !matches!(problem.kind(), Kind::QueueFull | Kind::NotFound) {
+    if !is_conflict && !matches!(problem.kind(), ProblemKind::QueueFull | ProblemKind::NotFound) {
         return problem;
     }
     match chat.now().await {
@@ -80,7 +80,7 @@ pub async fn with_standing(chat: &OwnChat, problem: Problem) -> Problem {
     (status = 200, description = "The queued messages", body = Vec<wire::Queued>),
     (status = 404, description = "There is no such chat", body = wire::ProblemBody),
 ))]
-pub async fn queue(chat: Own<Reading>) -> Result<Answer<Vec<wire::Queued>>, Problem> {
+pub async fn queue(chat: OwnedChat<Reading>) -> Result<Answer<Vec<wire::Queued>>, Problem> {
     Ok(Answer(chat.now().await?.standing.queue))
 }
 
@@ -92,10 +92,10 @@ pub async fn queue(chat: Own<Reading>) -> Result<Answer<Vec<wire::Queued>>, Prob
     (status = 409, description = "The chat's status does not allow it now", body = wire::ProblemBody),
 ))]
 pub async fn unqueue(
-    chat: Own<Chatting>,
-    Number(number): Number,
-    State(app): State<Shared>,
-    key: Key,
+    chat: OwnedChat<Chatting>,
+    PathNumber(number): PathNumber,
+    State(app): State<SharedApp>,
+    key: IdempotencyKey,
 ) -> Result<Answer<wire::Accepted>, Problem> {
     Ok(Answer(obeyed(&app, &chat, Command::Unqueue(InboxSeq(number)), key.0).await?))
 }
@@ -109,14 +109,14 @@ pub async fn unqueue(
     (status = 429, description = "The owner has too many running chats", body = wire::ProblemBody),
 ))]
 pub async fn promote(
-    chat: Own<Chatting>,
-    Number(number): Number,
-    State(app): State<Shared>,
-    key: Key,
+    chat: OwnedChat<Chatting>,
+    PathNumber(number): PathNumber,
+    State(app): State<SharedApp>,
+    key: IdempotencyKey,
     Json(wire::Nothing {}): Json<wire::Nothing>,
 ) -> Result<Answer<wire::Accepted>, Problem> {
     let begins = chat.heading.status == Status::Failed; // In other statuses a turn is running, or no message is queued.
-    let _leave = if begins { app.leave(&chat.caller, &chat, &key).await? } else { None };
+    let _ticket = if begins { app.admit_turn(&chat.caller, &chat, &key).await? } else { None };
     Ok(Answer(obeyed(&app, &chat, Command::Promote(InboxSeq(number)), key.0).await?))
 }
 
@@ -132,16 +132,16 @@ pub async fn promote(
     (status = 429, description = "A queued message would begin a turn, and the owner has too many running chats", body = wire::ProblemBody),
 ))]
 pub async fn interrupt(
-    chat: Own<Chatting>,
-    State(app): State<Shared>,
-    key: Key,
+    chat: OwnedChat<Chatting>,
+    State(app): State<SharedApp>,
+    key: IdempotencyKey,
     Json(wire::Nothing {}): Json<wire::Nothing>,
 ) -> Result<Answer<wire::Chat>, Problem> {
     // Interrupting a running chat frees one turn before the next begins, so it needs no admission.
     let begins = chat.heading.status == Status::Awaiting && !chat.now().await?.standing.queue.is_empty();
-    let _leave = if begins { app.leave(&chat.caller, &chat, &key).await? } else { None };
+    let _ticket = if begins { app.admit_turn(&chat.caller, &chat, &key).await? } else { None };
     let stopped: Result<(), SubmitError> =
-        timeout(app.bounds.outcome_max, chat.handle.interrupt_as(key.0)).await.map_err(|_| late())?;
+        timeout(app.limits.outcome_max, chat.handle.interrupt_as(key.0)).await.map_err(|_| late())?;
     if let Err(error) = stopped {
         return Err(with_standing(&chat, error.into()).await);
     }
@@ -162,10 +162,10 @@ pub async fn interrupt(
     (status = 429, description = "The owner has too many running chats; the calls stay open", body = wire::ProblemBody),
 ))]
 pub async fn answers(
-    chat: Own<Answering>,
-    State(app): State<Shared>,
-    key: Key,
-    Laden(answers, room): Laden<wire::Answers>,
+    chat: OwnedChat<Answering>,
+    State(app): State<SharedApp>,
+    key: IdempotencyKey,
+    LargeJson(answers, permit): LargeJson<wire::Answers>,
 ) -> Result<Answer<wire::Accepted>, Problem> {
     for answer in &answers.answers {
         chat.caller.needs(&[if answer.approves() { Scope::Approve } else { Scope::Chat }])?;
@@ -173,16 +173,16 @@ pub async fn answers(
     let answers: Option<Arc<[_]>> = answers.answers.into_iter().map(wire::Answer::into_core).collect();
     let answers = answers.ok_or_else(|| {
         Problem::new(
-            Kind::Invalid,
+            ProblemKind::Invalid,
             "`call` must be the id of an open call, such as 3.0, and `input_hash` 16 hexadecimal digits.",
         )
     })?;
     let begins = chat.heading.status == Status::Awaiting; // Only then calls are open.
-    let leave = if begins { app.leave(&chat.caller, &chat, &key).await? } else { None };
+    let ticket = if begins { app.admit_turn(&chat.caller, &chat, &key).await? } else { None };
     let may_look = chat.caller.has(&[Scope::Read, Scope::Chat]);
     let here = app.clone();
-    let answered = app.to_the_end(async move {
-        let _held = (leave, room);
+    let answered = app.run_to_completion(async move {
+        let _held = (ticket, permit);
         answered(&here, &chat, answers, key).await
     });
     let accepted = answered.await.map_err(|problem| if may_look { problem } else { problem.without_chat() })?;
@@ -192,9 +192,9 @@ pub async fn answers(
 /// Submits the answers, and writes the decisions to the audit log.
 async fn answered(
     app: &App,
-    chat: &Own<Answering>,
+    chat: &OwnedChat<Answering>,
     answers: Arc<[command::CallAnswer]>,
-    key: Key,
+    key: IdempotencyKey,
 ) -> Result<wire::Accepted, Problem> {
     let decided = audit::decided(&answers);
     let accepted = accepted(chat, Command::Answer(answers), key.0).await?;
@@ -217,24 +217,24 @@ async fn answered(
     (status = 409, description = "The chat's status does not allow it now, or there is nothing to summarise", body = wire::ProblemBody),
 ))]
 pub async fn compact(
-    chat: Own<Chatting>,
-    State(app): State<Shared>,
-    key: Key,
+    chat: OwnedChat<Chatting>,
+    State(app): State<SharedApp>,
+    key: IdempotencyKey,
     Json(wire::Nothing {}): Json<wire::Nothing>,
 ) -> Result<Answer<wire::Accepted>, Problem> {
-    let _leave = app.leave(&chat.caller, &chat, &key).await?;
+    let _ticket = app.admit_turn(&chat.caller, &chat, &key).await?;
     let is_new = app.has_agent(&chat) && !app.was_accepted(&chat, &key).await?;
     let is_new = is_new && !chat.heading.archived; // An archived chat is refused for that reason instead.
     if is_new && !has_something_to_compact(&app, &chat).await? {
         let why =
             "There is nothing to summarise: the model has said nothing since the beginning, or since the last summary.";
-        return Err(with_standing(&chat, Problem::new(Kind::Status, why)).await);
+        return Err(with_standing(&chat, Problem::new(ProblemKind::Status, why)).await);
     }
     Ok(Answer(obeyed(&app, &chat, Command::Compact, key.0).await?))
 }
 
 /// Whether there is a message of the model that no summary covers. User messages are not summarised.
-async fn has_something_to_compact(app: &App, chat: &OwnChat) -> Result<bool, Problem> {
+async fn has_something_to_compact(app: &App, chat: &OpenedChat) -> Result<bool, Problem> {
     let mut before = None;
     loop {
         let page = app.page(chat, before, COMPACTED_PAGE_LEN).await?;

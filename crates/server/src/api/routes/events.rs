@@ -8,11 +8,11 @@ use utoipa::openapi::schema::Schema;
 use utoipa::openapi::{OpenApi, RefOr};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::api::problem::{Kind, Problem};
-use crate::api::request::Query;
+use crate::api::problem::{Problem, ProblemKind};
+use crate::api::request::QueryParams;
 use crate::api::{stream, wire};
-use crate::app::Shared;
-use crate::auth::access::{May, Own, Reading};
+use crate::app::SharedApp;
+use crate::auth::access::{Authorized, OwnedChat, Reading};
 
 /// Adds the schemas of the events' data, which OpenAPI describes as text only.
 pub fn describe(document: &mut OpenApi) {
@@ -31,7 +31,7 @@ pub fn describe(document: &mut OpenApi) {
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub struct From {
+pub struct ResumeFrom {
     /// The last received `id:`. If left out, or not of this chat, the stream begins with a snapshot.
     after: Option<String>,
 }
@@ -40,7 +40,7 @@ pub struct From {
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub struct These {
+pub struct WatchedChats {
     /// The chats to follow in full, at most 32, separated by commas. Each may be followed by `@` and the newest `cursor` of
     /// its events; else it begins with a snapshot.
     #[serde(default)]
@@ -57,20 +57,20 @@ const FOLLOWED_LEN_MAX: usize = 32;
 /// Events of followed chats are those of their own streams, with the chat in `chat`, and where to resume it in `cursor`.
 /// `list` is the newest page of the list, and replaces everything sent of the list before; `heading` is a chat that is new
 /// or changed, `gone` one that was deleted.
-#[utoipa::path(get, path = "/v1/stream", operation_id = "streamChats", tag = "messages", security(("token" = [])), params(These), responses(
+#[utoipa::path(get, path = "/v1/stream", operation_id = "streamChats", tag = "messages", security(("token" = [])), params(WatchedChats), responses(
     (status = 200, description = "Server-sent events; `data` is a `Told`, but a `Chats` for `list`, a `Listed` for `heading`, and only the `chat` for `gone`", content_type = "text/event-stream", body = wire::Lines),
     (status = 422, description = "The parameter `chats` is not valid", body = wire::ProblemBody),
     (status = 429, description = "The token has too many open streams", body = wire::ProblemBody),
 ))]
 pub async fn all(
-    caller: May<Reading>,
-    State(app): State<Shared>,
-    Query(these): Query<These>,
+    caller: Authorized<Reading>,
+    State(app): State<SharedApp>,
+    QueryParams(these): QueryParams<WatchedChats>,
 ) -> Result<Response, Problem> {
     let followed = followed(&these.chats).ok_or_else(|| {
         let detail =
             format!("`chats` are at most {FOLLOWED_LEN_MAX} ids with commas between, each with @ and its cursor.");
-        Problem::new(Kind::Invalid, detail)
+        Problem::new(ProblemKind::Invalid, detail)
     })?;
     stream::answer_all(app, &caller, followed, these.list.unwrap_or(true)).await
 }
@@ -91,16 +91,16 @@ fn followed(text: &str) -> Option<stream::Followed> {
 /// sends a comment every 15 seconds. A client that was cut resumes with the last received `id:`, in `Last-Event-ID` or
 /// `after`.
 #[utoipa::path(get, path = "/v1/chats/{id}/stream", operation_id = "streamChat", tag = "messages", security(("token" = [])),
-    params(("id" = String, Path), From, ("Last-Event-ID" = Option<String>, Header)), responses(
+    params(("id" = String, Path), ResumeFrom, ("Last-Event-ID" = Option<String>, Header)), responses(
     (status = 200, description = "Server-sent events; `data` is an `Event`", content_type = "text/event-stream", body = wire::Lines),
     (status = 404, description = "There is no such chat", body = wire::ProblemBody),
     (status = 429, description = "The token has too many open streams", body = wire::ProblemBody),
 ))]
 pub async fn stream(
-    chat: Own<Reading>,
-    State(app): State<Shared>,
+    chat: OwnedChat<Reading>,
+    State(app): State<SharedApp>,
     headers: HeaderMap,
-    Query(from): Query<From>,
+    QueryParams(from): QueryParams<ResumeFrom>,
 ) -> Result<Response, Problem> {
     // A browser that reconnects sends the header, and its first URL with an older cursor.
     let header = headers.get("last-event-id").and_then(|value| value.to_str().ok()).filter(|id| !id.is_empty());

@@ -13,8 +13,8 @@ use everturn::core::message::{Body, Part};
 
 use crate::api::problem::Problem;
 use crate::api::wire;
-use crate::app::Shared;
-use crate::auth::access::{Number, Own, Place, Reading};
+use crate::app::SharedApp;
+use crate::auth::access::{OwnedChat, PathIndex, PathNumber, Reading};
 
 /// Media types that are sent as such. Any other is sent as plain bytes.
 const TYPES: [&str; 6] = ["image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf", "text/plain"];
@@ -26,10 +26,10 @@ const TYPES: [&str; 6] = ["image/png", "image/jpeg", "image/gif", "image/webp", 
     (status = 404, description = "There is no such file, or its bytes are not stored any more", body = wire::ProblemBody),
 ))]
 pub async fn file(
-    chat: Own<Reading>,
-    Number(number): Number,
-    Place(place): Place,
-    State(app): State<Shared>,
+    chat: OwnedChat<Reading>,
+    PathNumber(number): PathNumber,
+    PathIndex(place): PathIndex,
+    State(app): State<SharedApp>,
 ) -> Result<Response, Problem> {
     // All files of a message are read with it, so the budget has to hold all of them. Their sizes are read first.
     let about = app.page(&chat, Some(MessageId(number.saturating_add(1))), 1).await?;

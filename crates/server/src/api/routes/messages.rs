@@ -9,11 +9,11 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::commands::{accepted, obeyed};
-use crate::api::problem::{Kind, Problem};
-use crate::api::request::{Key, Laden, Query};
+use crate::api::problem::{Problem, ProblemKind};
+use crate::api::request::{IdempotencyKey, LargeJson, QueryParams};
 use crate::api::wire;
-use crate::app::Shared;
-use crate::auth::access::{Chatting, Number, Own, Reading};
+use crate::app::SharedApp;
+use crate::auth::access::{Chatting, OwnedChat, PathNumber, Reading};
 
 /// The most messages on a page.
 const PAGE_LEN_MAX: usize = 200;
@@ -22,7 +22,7 @@ const PAGE_LEN_MAX: usize = 200;
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub struct Which {
+pub struct PageQuery {
     /// Messages before this one; the newest if left out.
     before: Option<u64>,
     /// Number of messages: 50 if left out, at most 200; fewer if they are long.
@@ -30,15 +30,15 @@ pub struct Which {
 }
 
 /// A page of messages, oldest first.
-#[utoipa::path(get, path = "/v1/chats/{id}/messages", operation_id = "listMessages", tag = "messages", params(("id" = String, Path), Which), security(("token" = [])), responses(
+#[utoipa::path(get, path = "/v1/chats/{id}/messages", operation_id = "listMessages", tag = "messages", params(("id" = String, Path), PageQuery), security(("token" = [])), responses(
     (status = 200, description = "The messages", body = wire::Messages),
     (status = 404, description = "There is no such chat", body = wire::ProblemBody),
     (status = 422, description = "A query parameter is not valid", body = wire::ProblemBody),
 ))]
 pub async fn page(
-    chat: Own<Reading>,
-    State(app): State<Shared>,
-    Query(which): Query<Which>,
+    chat: OwnedChat<Reading>,
+    State(app): State<SharedApp>,
+    QueryParams(which): QueryParams<PageQuery>,
 ) -> Result<Answer<wire::Messages>, Problem> {
     let len = which.limit.unwrap_or(50).clamp(1, PAGE_LEN_MAX);
     let messages = app.page(&chat, which.before.map(MessageId), len).await?;
@@ -65,14 +65,14 @@ pub async fn page(
     (status = 429, description = "The queue is full, or the owner has too many running chats", body = wire::ProblemBody),
 ))]
 pub async fn send(
-    chat: Own<Chatting>,
-    State(app): State<Shared>,
-    key: Key,
-    Laden(send, _room): Laden<wire::Send>,
+    chat: OwnedChat<Chatting>,
+    State(app): State<SharedApp>,
+    key: IdempotencyKey,
+    LargeJson(send, _room): LargeJson<wire::Send>,
 ) -> Result<(StatusCode, Answer<wire::Accepted>), Problem> {
     let when = send.when.map_or(Delivery::Queue, Delivery::from);
-    let parts = send.said().map_err(|why| Problem::new(Kind::Invalid, why))?;
-    let _leave = app.leave(&chat.caller, &chat, &key).await?;
+    let parts = send.said().map_err(|why| Problem::new(ProblemKind::Invalid, why))?;
+    let _ticket = app.admit_turn(&chat.caller, &chat, &key).await?;
     let receipt = accepted(&chat, Command::Send { parts, when }, key.0).await?;
     Ok((StatusCode::ACCEPTED, Answer(receipt)))
 }
@@ -88,13 +88,13 @@ pub async fn send(
     (status = 429, description = "The owner has too many running chats", body = wire::ProblemBody),
 ))]
 pub async fn edit(
-    chat: Own<Chatting>,
-    Number(number): Number,
-    State(app): State<Shared>,
-    key: Key,
-    Laden(edit, _room): Laden<wire::Edit>,
+    chat: OwnedChat<Chatting>,
+    PathNumber(number): PathNumber,
+    State(app): State<SharedApp>,
+    key: IdempotencyKey,
+    LargeJson(edit, _room): LargeJson<wire::Edit>,
 ) -> Result<Answer<wire::Accepted>, Problem> {
-    let parts = edit.said().map_err(|why| Problem::new(Kind::Invalid, why))?;
-    let _leave = app.leave(&chat.caller, &chat, &key).await?;
+    let parts = edit.said().map_err(|why| Problem::new(ProblemKind::Invalid, why))?;
+    let _ticket = app.admit_turn(&chat.caller, &chat, &key).await?;
     Ok(Answer(obeyed(&app, &chat, Command::Edit { message: MessageId(number), parts }, key.0).await?))
 }

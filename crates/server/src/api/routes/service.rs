@@ -6,14 +6,14 @@ use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use prometheus_client::encoding::text::encode;
 
-use crate::api::problem::{Kind, Problem};
+use crate::api::problem::{Problem, ProblemKind};
 use crate::api::wire;
-use crate::app::Shared;
-use crate::auth::access::{May, Measuring, Reading};
-use crate::metrics::exposition::Format;
+use crate::app::SharedApp;
+use crate::auth::access::{Authorized, Measuring, Reading};
+use crate::metrics::exposition::MetricsFormat;
 
 /// A caller with the scope to read.
-pub type Reader = May<Reading>;
+pub type MetricsReader = Authorized<Reading>;
 
 /// Liveness of the process. Needs no token.
 #[utoipa::path(get, path = "/healthz", operation_id = "getHealth", tag = "server", responses((status = 200, description = "The process is alive")))]
@@ -26,22 +26,27 @@ pub async fn healthz() -> &'static str {
     (status = 200, description = "The server is ready"),
     (status = 503, description = "The server is not ready", body = wire::ProblemBody),
 ))]
-pub async fn readyz(State(app): State<Shared>) -> Result<&'static str, Problem> {
+pub async fn readyz(State(app): State<SharedApp>) -> Result<&'static str, Problem> {
     if app.is_ready().await {
         return Ok("ready\n");
     }
-    Err(Problem::new(Kind::Unavailable, "The store cannot be read or written, or the server is shutting down."))
+    Err(Problem::new(ProblemKind::Unavailable, "The store cannot be read or written, or the server is shutting down."))
 }
 
 /// Metrics for Prometheus.
 #[utoipa::path(get, path = "/metrics", operation_id = "getMetrics", tag = "server", security(("token" = [])), responses(
     (status = 200, description = "All metrics, in Prometheus' text format, or in OpenMetrics if `Accept` names it", content_type = "text/plain"),
 ))]
-pub async fn metrics(_: May<Measuring>, State(app): State<Shared>, headers: HeaderMap) -> Result<Response, Problem> {
+pub async fn metrics(
+    _: Authorized<Measuring>,
+    State(app): State<SharedApp>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
     let mut text = String::new();
-    encode(&mut text, &app.registry).map_err(|_| Problem::new(Kind::Internal, "The metrics cannot be written."))?;
+    encode(&mut text, &app.registry)
+        .map_err(|_| Problem::new(ProblemKind::Internal, "The metrics cannot be written."))?;
     let accept = headers.get_all(header::ACCEPT).iter().filter_map(|accept| accept.to_str().ok());
-    let format = Format::wanted(&accept.collect::<Vec<_>>().join(","));
+    let format = MetricsFormat::wanted(&accept.collect::<Vec<_>>().join(","));
     Ok(([(header::CONTENT_TYPE, format.content_type())], format.of(text)).into_response())
 }
 
@@ -49,7 +54,7 @@ pub async fn metrics(_: May<Measuring>, State(app): State<Shared>, headers: Head
 #[utoipa::path(get, path = "/v1/models", operation_id = "listModels", tag = "server", security(("token" = [])), responses(
     (status = 200, description = "The models", body = wire::Models),
 ))]
-pub async fn models(_: May<Reading>, State(app): State<Shared>) -> Answer<wire::Models> {
+pub async fn models(_: Authorized<Reading>, State(app): State<SharedApp>) -> Answer<wire::Models> {
     Answer(wire::Models { models: app.models() })
 }
 
@@ -57,7 +62,10 @@ pub async fn models(_: May<Reading>, State(app): State<Shared>) -> Answer<wire::
 #[utoipa::path(get, path = "/v1/usage", operation_id = "getOwnerUsage", tag = "server", security(("token" = [])), responses(
     (status = 200, description = "Usage and limits", body = wire::Account),
 ))]
-pub async fn usage(caller: May<Reading>, State(app): State<Shared>) -> Result<Answer<wire::Account>, Problem> {
+pub async fn usage(
+    caller: Authorized<Reading>,
+    State(app): State<SharedApp>,
+) -> Result<Answer<wire::Account>, Problem> {
     Ok(Answer(app.account(&caller).await?.into()))
 }
 

@@ -7,11 +7,11 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use everturn::stores::{Scope, StoreError, Token, TokenHash};
 
-use crate::api::problem::{Kind, Problem};
-use crate::api::request::{Json, Key};
+use crate::api::problem::{Problem, ProblemKind};
+use crate::api::request::{IdempotencyKey, Json};
 use crate::api::wire;
-use crate::app::Shared;
-use crate::auth::access::{Managing, May, Shown, Tail};
+use crate::app::SharedApp;
+use crate::auth::access::{Authorized, BearerSecret, Managing, PathId};
 use crate::auth::audit;
 use crate::entropy;
 
@@ -22,7 +22,7 @@ const NAME_LEN_MAX: usize = 100;
 #[utoipa::path(get, path = "/v1/tokens", operation_id = "listTokens", tag = "tokens", security(("token" = [])), responses(
     (status = 200, description = "The tokens", body = wire::TokensList),
 ))]
-pub async fn list(_: May<Managing>, State(app): State<Shared>) -> Result<Answer<wire::TokensList>, Problem> {
+pub async fn list(_: Authorized<Managing>, State(app): State<SharedApp>) -> Result<Answer<wire::TokensList>, Problem> {
     let tokens = app.tokens.list().await?;
     Ok(Answer(wire::TokensList { tokens: tokens.iter().map(wire::TokenInfo::from).collect() }))
 }
@@ -36,10 +36,10 @@ pub async fn list(_: May<Managing>, State(app): State<Shared>) -> Result<Answer<
     (status = 422, description = "The request is not valid", body = wire::ProblemBody),
 ))]
 pub async fn make(
-    caller: May<Managing>,
-    Shown(shown): Shown,
-    State(app): State<Shared>,
-    key: Key,
+    caller: Authorized<Managing>,
+    BearerSecret(shown): BearerSecret,
+    State(app): State<SharedApp>,
+    key: IdempotencyKey,
     Json(new): Json<wire::NewToken>,
 ) -> Result<(StatusCode, Answer<wire::Secret>), Problem> {
     // The new secret is derived from the caller's token, so that token is part of the request that the key belongs to.
@@ -50,12 +50,12 @@ pub async fn make(
         |text: &str| !text.trim().is_empty() && text.len() <= NAME_LEN_MAX && !text.contains(char::is_control);
     if !is_name(&name) || !is_name(&owner) || scopes.is_empty() {
         let detail = format!("A token needs a scope, and a name and an owner of 1 to {NAME_LEN_MAX} bytes.");
-        return Err(Problem::new(Kind::Invalid, detail));
+        return Err(Problem::new(ProblemKind::Invalid, detail));
     }
     let secret = match &key.0 {
         Some(key) => entropy::derived(&shown, &app.asked(&caller, key, &what).await?.salt),
         None => entropy::secret().map_err(|_| {
-            Problem::new(Kind::Internal, "No token can be created: the system's random number generator failed.")
+            Problem::new(ProblemKind::Internal, "No token can be created: the system's random number generator failed.")
         })?,
     };
     let token = Token {
@@ -71,7 +71,7 @@ pub async fn make(
         Some(made) => made, // Created by an earlier request.
         None => {
             let (here, by, kept) = (app.clone(), caller.token().clone(), token);
-            let put = app.to_the_end(async move {
+            let put = app.run_to_completion(async move {
                 here.tokens.put(&kept).await?;
                 let made = here.tokens.find(&kept.hash).await?.unwrap_or_else(|| kept.clone());
                 if made == kept {
@@ -93,10 +93,10 @@ pub async fn make(
     (status = 409, description = "The key was used for another request", body = wire::ProblemBody),
 ))]
 pub async fn revoke(
-    caller: May<Managing>,
-    Tail(id): Tail,
-    State(app): State<Shared>,
-    key: Key,
+    caller: Authorized<Managing>,
+    PathId(id): PathId,
+    State(app): State<SharedApp>,
+    key: IdempotencyKey,
 ) -> Result<Answer<wire::TokenInfo>, Problem> {
     let tokens = app.tokens.list().await?;
     let token = tokens.iter().find(|token| token.hash.id() == id).ok_or_else(Problem::not_found)?;
@@ -105,7 +105,7 @@ pub async fn revoke(
     }
     if token.revoked.is_none() {
         let (here, by, token) = (app.clone(), caller.token().clone(), token.clone());
-        let revoked = app.to_the_end(async move {
+        let revoked = app.run_to_completion(async move {
             here.tokens.revoke(&token.hash, here.now()).await?;
             audit::token("token_revoked", &by, &token);
             Ok::<_, StoreError>(())

@@ -14,14 +14,14 @@ use everturn::stores::StoreError;
 use futures_util::future::{BoxFuture, FutureExt as _, OptionFuture};
 use futures_util::stream::{self, FuturesUnordered, StreamExt as _};
 
-use super::life::{self, Frames, Life};
+use super::life::{self, FrameSource, StreamLife};
 use super::list::List;
 use super::trouble;
 use crate::api::problem::Problem;
 use crate::api::wire;
-use crate::app::Shared;
+use crate::app::SharedApp;
 use crate::auth::access::Caller;
-use crate::auth::token_watch::Ends;
+use crate::auth::token_watch::CutSignal;
 
 /// Chats that are read concurrently when a stream begins.
 const GLANCES_LEN_MAX: usize = 4;
@@ -36,8 +36,8 @@ type Next = BoxFuture<'static, (Chat, Result<Event, StoreError>)>;
 type NextOfList = BoxFuture<'static, (List, Result<String, StoreError>)>;
 
 /// The stream of many chats to one client.
-struct All {
-    life: Life,
+struct MultiChat {
+    life: StreamLife,
     /// The followed chats, each waiting for its next event.
     chats: FuturesUnordered<Next>,
     /// The list, read concurrently, because that may take long.
@@ -52,17 +52,17 @@ pub type Followed = BTreeMap<ChatId, Option<Cursor>>;
 /// The events of some chats and, if wanted, the list of all, as an endless response. A chat that does not exist, or belongs
 /// to another owner, gets a `gone` event.
 pub async fn answer_all(
-    app: Shared,
+    app: SharedApp,
     caller: &Caller,
     followed: Followed,
     is_listed: bool,
 ) -> Result<Response, Problem> {
-    let life = Life::begin(app.clone(), caller)?;
+    let life = StreamLife::begin(app.clone(), caller)?;
     let (chats, mut first) = (FuturesUnordered::new(), String::new());
-    let glances = followed.into_iter().map(async |(id, cursor)| (id, cursor, app.glance(caller, id).await));
+    let glances = followed.into_iter().map(async |(id, cursor)| (id, cursor, app.heading_of(caller, id).await));
     let mut glances = stream::iter(glances).buffered(GLANCES_LEN_MAX);
-    while let Some((id, cursor, glance)) = glances.next().await {
-        match glance {
+    while let Some((id, cursor, heading_of)) = glances.next().await {
+        match heading_of {
             Ok(Some(_)) => chats.push(next(Chat { id, events: app.events(id, cursor) })),
             Ok(None) | Err(StoreError::NoSuchChat) => first.push_str(&gone(id)),
             Err(error) => return Err(error.into()),
@@ -70,7 +70,7 @@ pub async fn answer_all(
     }
     drop(glances);
     let list = is_listed.then(|| list_next(List::new(&app, caller)));
-    let all = All { life, chats, list, first };
+    let all = MultiChat { life, chats, list, first };
     Ok(life::response(all))
 }
 
@@ -94,8 +94,8 @@ pub(super) fn gone(chat: ChatId) -> String {
     format!("event: gone\ndata: {{\"chat\":\"{chat}\"}}\n\n")
 }
 
-impl Frames for All {
-    fn ends(&self) -> Ends {
+impl FrameSource for MultiChat {
+    fn ends(&self) -> CutSignal {
         self.life.ends()
     }
 
@@ -126,7 +126,7 @@ impl Frames for All {
     }
 }
 
-impl All {
+impl MultiChat {
     fn listed(&mut self, list: List, frame: Result<String, StoreError>) -> Option<Bytes> {
         match frame {
             Ok(frame) => {

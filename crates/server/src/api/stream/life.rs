@@ -16,34 +16,34 @@ use futures_util::stream;
 use tokio::time::{Duration, Instant, Sleep, sleep_until};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
-use crate::api::problem::{Kind, Problem};
-use crate::app::Shared;
-use crate::app::counted::Place;
+use crate::api::problem::{Problem, ProblemKind};
+use crate::app::SharedApp;
+use crate::app::per_key_limit::PerKeyPermit;
 use crate::auth::access::Caller;
-use crate::auth::token_watch::{Check, Ends};
+use crate::auth::token_watch::{CutSignal, TokenWatch};
 use crate::entropy;
-use crate::net::slow_reader::budget::Room;
+use crate::net::slow_reader::budget::ResponsePermit;
 
 /// Reconnect delay in milliseconds: random, so that after a restart not all clients come in the same moment.
 const RETRY_MS: std::ops::Range<u64> = 500..2_000;
 const HEARTBEAT: &str = ": still here\n\n";
 
 /// The parts of a stream beside its events.
-pub(super) struct Life {
-    pub(super) app: Shared,
+pub(super) struct StreamLife {
+    pub(super) app: SharedApp,
     /// Shutdown, token and timers, polled only on wake-up.
-    rare: PollOnWake<Rare>,
+    rare: PollOnWake<RareSignals>,
     /// When a frame was sent last.
     spoke: Instant,
     until: Instant,
     state: State,
     /// The byte budget of the last frame, if it was large.
-    room: Room,
-    check: Arc<Check>,
-    _place: Place<TokenHash>,
+    room: ResponsePermit,
+    check: Arc<TokenWatch>,
+    _place: PerKeyPermit<TokenHash>,
 }
 
-struct Rare {
+struct RareSignals {
     /// Ready when the server shuts down, or the token is not valid any more. Another task checks the token, because that
     /// may take long on a busy machine, and events must not wait for it.
     over: Pin<Box<WaitForCancellationFutureOwned>>,
@@ -59,33 +59,36 @@ enum State {
 }
 
 /// A wake-up of a stream other than an event.
-pub(super) enum Beat {
+pub(super) enum StreamSignal {
     /// The server shuts down, or the token is not valid any more.
     Over,
     /// A keep-alive or the end of the stream may be due.
     Due,
 }
 
-impl Life {
-    pub(super) fn begin(app: Shared, caller: &Caller) -> Result<Self, Problem> {
+impl StreamLife {
+    pub(super) fn begin(app: SharedApp, caller: &Caller) -> Result<Self, Problem> {
         let token = caller.token().hash;
-        let place = app.streams.enter(token, app.bounds.streams_max);
+        let place = app.streams.enter(token, app.limits.streams_max);
         let place = place.ok_or_else(|| {
-            Problem::new(Kind::TooMany, "This token has too many open streams; close one, or wait until one ends.")
+            Problem::new(
+                ProblemKind::TooMany,
+                "This token has too many open streams; close one, or wait until one ends.",
+            )
         })?;
         app.meter.streams.inc();
         let now = Instant::now();
-        let lasts = lasts(app.bounds.stream_time_max);
+        let lasts = lasts(app.limits.stream_time_max);
         let check = app.checks.of(&app, caller.token());
         Ok(Self {
-            rare: PollOnWake::new(Rare {
+            rare: PollOnWake::new(RareSignals {
                 over: Box::pin(check.over().clone().cancelled_owned()),
                 alarm: Box::pin(sleep_until(now)),
             }),
             spoke: now,
             until: now + lasts,
             state: State::New,
-            room: Room::default(),
+            room: ResponsePermit::default(),
             app,
             check,
             _place: place,
@@ -93,13 +96,13 @@ impl Life {
     }
 
     /// When the stream is cut if it cannot end cleanly.
-    pub(super) fn ends(&self) -> Ends {
-        Ends::with(&self.check, &self.app)
+    pub(super) fn ends(&self) -> CutSignal {
+        CutSignal::with(&self.check, &self.app)
     }
 
     /// The frame to send before any event: a greeting at first, `Some(None)` after the end, else `None`.
     pub(super) fn hello(&mut self) -> Option<Option<Bytes>> {
-        self.room = Room::default(); // The previous frame is sent.
+        self.room = ResponsePermit::default(); // The previous frame is sent.
         match self.state {
             State::New => {
                 self.state = State::Open;
@@ -124,8 +127,8 @@ impl Life {
     }
 
     /// Waits for the next wake-up other than an event. Cancel safe.
-    pub(super) async fn beat(&mut self) -> Beat {
-        poll_fn(|context| self.rare.poll_with(context, Rare::poll)).await
+    pub(super) async fn beat(&mut self) -> StreamSignal {
+        poll_fn(|context| self.rare.poll_with(context, RareSignals::poll)).await
     }
 
     /// Records that a frame was sent, which postpones the next keep-alive.
@@ -134,19 +137,19 @@ impl Life {
     }
 
     /// Handles a wake-up, and returns the keep-alive or the last comment to send.
-    pub(super) fn heed(&mut self, beat: Beat) -> Option<Bytes> {
+    pub(super) fn heed(&mut self, beat: StreamSignal) -> Option<Bytes> {
         let now = Instant::now();
         match beat {
-            Beat::Over if self.app.shutdown.is_cancelled() => return self.end("the server is going down"),
-            Beat::Over => return self.end("the token is not good any more"),
-            Beat::Due if now >= self.until => return self.end("time to reconnect"),
-            Beat::Due => {}
+            StreamSignal::Over if self.app.shutdown.is_cancelled() => return self.end("the server is going down"),
+            StreamSignal::Over => return self.end("the token is not good any more"),
+            StreamSignal::Due if now >= self.until => return self.end("time to reconnect"),
+            StreamSignal::Due => {}
         }
-        let is_quiet = now >= self.spoke + self.app.bounds.heartbeat;
+        let is_quiet = now >= self.spoke + self.app.limits.heartbeat;
         if is_quiet {
             self.spoke = now;
         }
-        self.rare.get_mut().alarm.as_mut().reset(self.until.min(self.spoke + self.app.bounds.heartbeat));
+        self.rare.get_mut().alarm.as_mut().reset(self.until.min(self.spoke + self.app.limits.heartbeat));
         is_quiet.then(|| Bytes::from_static(HEARTBEAT.as_bytes()))
     }
 
@@ -157,16 +160,16 @@ impl Life {
     }
 }
 
-impl Rare {
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Beat> {
+impl RareSignals {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<StreamSignal> {
         if self.over.as_mut().poll(context).is_ready() {
-            return Poll::Ready(Beat::Over);
+            return Poll::Ready(StreamSignal::Over);
         }
-        self.alarm.as_mut().poll(context).map(|()| Beat::Due)
+        self.alarm.as_mut().poll(context).map(|()| StreamSignal::Due)
     }
 }
 
-impl Drop for Life {
+impl Drop for StreamLife {
     fn drop(&mut self) {
         self.app.meter.streams.dec();
     }
@@ -183,16 +186,16 @@ fn retry_ms() -> u64 {
 }
 
 /// A response that is sent frame by frame.
-pub(super) trait Frames: Send + 'static {
+pub(super) trait FrameSource: Send + 'static {
     /// The next frame; `None` when the stream is over.
     fn frame(&mut self) -> impl Future<Output = Option<Bytes>> + Send;
 
     /// When the stream is cut if it cannot end cleanly.
-    fn ends(&self) -> Ends;
+    fn ends(&self) -> CutSignal;
 }
 
 /// An endless response.
-pub(super) fn response(watch: impl Frames) -> Response {
+pub(super) fn response(watch: impl FrameSource) -> Response {
     let ends = watch.ends();
     // Boxed: `unfold` moves it with every frame.
     let frames = stream::unfold(Box::new(watch), |mut watch| async move {

@@ -12,7 +12,7 @@ use everturn::{Changed, Feed};
 use tokio::time::{Duration, Instant, sleep_until};
 
 use crate::api::wire;
-use crate::app::Shared;
+use crate::app::SharedApp;
 use crate::auth::access::Caller;
 
 /// Chats on the page.
@@ -31,7 +31,7 @@ const fn told(heading: &Heading) -> Told {
 
 /// The list as one client knows it.
 pub(super) struct List {
-    app: Shared,
+    app: SharedApp,
     caller: Caller,
     feed: Feed,
     known: HashMap<ChatId, Told>,
@@ -44,7 +44,7 @@ pub(super) struct List {
 }
 
 impl List {
-    pub(super) fn new(app: &Shared, caller: &Caller) -> Self {
+    pub(super) fn new(app: &SharedApp, caller: &Caller) -> Self {
         Self {
             feed: app.feed(caller),
             app: app.clone(),
@@ -92,7 +92,7 @@ impl List {
             self.page(&mut frame).await?;
         }
         while let Some(chat) = self.due.pop_first() {
-            match self.app.glance(&self.caller, chat).await {
+            match self.app.heading_of(&self.caller, chat).await {
                 Ok(Some(heading)) => self.tell(&heading, &mut frame),
                 Ok(None) => {} // Of another owner.
                 Err(StoreError::NoSuchChat) => self.gone(chat, &mut frame),

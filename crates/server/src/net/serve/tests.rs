@@ -22,8 +22,8 @@ const SECRET: &str = "evt_of-whoever-the-tests-are-in-most-cases";
 const HEAD: &str = "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
 
 /// A server without a listener.
-async fn app(memory: &Arc<Memory>, bounds: Bounds) -> Shared {
-    let app = app_with(memory, memory.clone(), bounds);
+async fn app(memory: &Arc<Memory>, limits: ServerLimits) -> SharedApp {
+    let app = app_with(memory, memory.clone(), limits);
     memory.put(&token(SECRET, None)).await.unwrap();
     app
 }
@@ -35,36 +35,41 @@ fn token(secret: &str, expires: Option<Timestamp>) -> Token {
 }
 
 /// A server without a listener, with this token store.
-fn app_with(memory: &Arc<Memory>, tokens: Arc<dyn Tokens>, bounds: Bounds) -> Shared {
-    app_at(memory, tokens, bounds, |engine| engine.starting_at(Timestamp(1_000_000_000_000)))
+fn app_with(memory: &Arc<Memory>, tokens: Arc<dyn Tokens>, limits: ServerLimits) -> SharedApp {
+    app_at(memory, tokens, limits, |engine| engine.starting_at(Timestamp(1_000_000_000_000)))
 }
 
 /// [`app_with`] with another clock.
 fn app_at(
     memory: &Arc<Memory>,
     tokens: Arc<dyn Tokens>,
-    bounds: Bounds,
+    limits: ServerLimits,
     clock: impl FnOnce(everturn::Builder) -> everturn::Builder,
-) -> Shared {
+) -> SharedApp {
     let provider = Understudy::company(Manner { pace: Duration::ZERO, seed: 7 });
     let agent = Agent::new("understudy/persona".parse().unwrap());
     let engine = Engine::builder().store(memory.clone()).provider(provider).agent("default", agent);
     let engine = clock(engine).start();
     let (store, registry) = (memory.clone(), Registry::default());
-    let parts = Parts { engine, store, tokens, registry, agent: "default".into(), models: vec![], bounds };
+    let parts = ServerParts { engine, store, tokens, registry, agent: "default".into(), models: vec![], limits };
     Arc::new(App::new(parts, Hosts::new(&[], &["localhost".into()]), Reach::default()))
 }
 
 /// A new connection to the server.
-fn come(app: &Shared) -> DuplexStream {
+fn come(app: &SharedApp) -> DuplexStream {
     come_with(app, 64 * 1024)
 }
 
 /// A new connection with a buffer of `room` bytes.
-fn come_with(app: &Shared, room: usize) -> DuplexStream {
-    let ((ours, theirs), work) = (duplex(room), Work::default());
-    let guest = Guest { peer: Peer::LOCAL, work: work.clone(), app: app.clone(), router: routes::router(app.clone()) };
-    tokio::spawn(guest.talk(stalling(ours, &work, app), Wire::Either));
+fn come_with(app: &SharedApp, room: usize) -> DuplexStream {
+    let ((ours, theirs), work) = (duplex(room), Activity::default());
+    let connection = Connection {
+        peer: ClientPeer::LOCAL,
+        work: work.clone(),
+        app: app.clone(),
+        router: routes::router(app.clone()),
+    };
+    tokio::spawn(connection.talk(stalling(ours, &work, app), Protocol::Either));
     theirs
 }
 
@@ -85,7 +90,7 @@ fn head(path: &str) -> String {
 }
 
 /// The response to a request without a connection.
-async fn ask(app: &Shared, method: &str, path: &str, body: serde_json::Value) -> (u16, serde_json::Value) {
+async fn ask(app: &SharedApp, method: &str, path: &str, body: serde_json::Value) -> (u16, serde_json::Value) {
     let request = axum::http::Request::builder().method(method).uri(path).header("host", "localhost");
     let request =
         request.header("authorization", format!("Bearer {SECRET}")).header("content-type", "application/json");
@@ -97,7 +102,7 @@ async fn ask(app: &Shared, method: &str, path: &str, body: serde_json::Value) ->
 }
 
 /// A new chat with this message and its answer.
-async fn chat_with(app: &Shared, said: serde_json::Value) -> String {
+async fn chat_with(app: &SharedApp, said: serde_json::Value) -> String {
     let (_, chat) = ask(app, "POST", "/v1/chats", json!({})).await;
     let chat = format!("/v1/chats/{}", chat["id"].as_str().unwrap());
     let (status, told) = ask(app, "POST", &format!("{chat}/messages"), said).await;
@@ -109,7 +114,7 @@ async fn chat_with(app: &Shared, said: serde_json::Value) -> String {
 }
 
 /// An HTTP/2 client that reads no bodies.
-async fn come_mute(app: &Shared) -> (h2::client::SendRequest<Bytes>, JoinHandle<()>) {
+async fn come_mute(app: &SharedApp) -> (h2::client::SendRequest<Bytes>, JoinHandle<()>) {
     let mut client = h2::client::Builder::new();
     let (client, connection) = client.initial_window_size(0).handshake(come(app)).await.unwrap();
     (client, tokio::spawn(async move { drop(connection.await) }))
@@ -136,9 +141,9 @@ async fn answered(stream: &mut DuplexStream) -> String {
 /// gracefully.
 #[tokio::test(start_paused = true)]
 async fn a_connection_may_rest_between_two_requests() {
-    let bounds = Bounds::default();
-    assert!(bounds.idle_max >= SECOND * 75, "longer than proxies rest: {:?}", bounds.idle_max);
-    let app = app(&Arc::new(Memory::new()), bounds.clone()).await;
+    let limits = ServerLimits::default();
+    assert!(limits.idle_max >= SECOND * 75, "longer than proxies rest: {:?}", limits.idle_max);
+    let app = app(&Arc::new(Memory::new()), limits.clone()).await;
     let mut stream = come(&app);
     for _ in 0..3 {
         stream.write_all(HEAD.as_bytes()).await.unwrap();
@@ -147,14 +152,14 @@ async fn a_connection_may_rest_between_two_requests() {
     }
     let rested = Instant::now() - SECOND * 75;
     assert_eq!(stream.read(&mut [0]).await.unwrap(), 0, "it is ended");
-    assert_eq!(rested.elapsed(), bounds.idle_max);
+    assert_eq!(rested.elapsed(), limits.idle_max);
 }
 
 /// The second head has the same time limit as the first, however slowly it comes, and whatever bytes came with the first
 /// request.
 #[tokio::test(start_paused = true)]
 async fn a_later_head_has_to_be_whole_in_time_too() {
-    let app = app(&Arc::new(Memory::new()), Bounds::default()).await;
+    let app = app(&Arc::new(Memory::new()), ServerLimits::default()).await;
     let mut stream = come(&app);
     stream.write_all(HEAD.as_bytes()).await.unwrap();
     answered(&mut stream).await;
@@ -173,7 +178,7 @@ async fn a_later_head_has_to_be_whole_in_time_too() {
     answered(&mut stream).await;
     let began = Instant::now();
     assert_eq!(stream.read(&mut [0]).await.unwrap(), 0, "the connection is closed");
-    assert_eq!(began.elapsed(), app.bounds.idle_max, "for what came before its turn: as long as for nothing");
+    assert_eq!(began.elapsed(), app.limits.idle_max, "for what came before its turn: as long as for nothing");
 }
 
 /// Whether a response has as many bytes as its Content-Length says.
@@ -188,8 +193,8 @@ fn is_whole(read: &[u8]) -> bool {
 /// A slow client is not idle, although hyper took the last of its response long ago.
 #[tokio::test(start_paused = true)]
 async fn a_slow_reader_is_not_idle() {
-    let bounds = Bounds { idle_max: SECOND * 20, drain_max: SECOND, ..Bounds::default() };
-    let app = app(&Arc::new(Memory::new()), bounds).await;
+    let limits = ServerLimits { idle_max: SECOND * 20, drain_max: SECOND, ..ServerLimits::default() };
+    let app = app(&Arc::new(Memory::new()), limits).await;
     let mut stream = come_with(&app, 1_000);
     stream.write_all(head("/openapi.json").as_bytes()).await.unwrap();
     let (mut read, mut some) = (Vec::new(), [0; 1_000]);
@@ -207,8 +212,8 @@ async fn a_slow_reader_is_not_idle() {
 #[tokio::test(start_paused = true)]
 async fn readers_that_take_nothing_share_a_budget() {
     let file_bytes = 1024 * 1024;
-    let bounds = Bounds { answers_bytes_max: 3 * file_bytes + 100, ..Bounds::default() };
-    let (app, room) = (app(&Arc::new(Memory::new()), bounds.clone()).await, bounds.answers_bytes_max);
+    let limits = ServerLimits { answers_bytes_max: 3 * file_bytes + 100, ..ServerLimits::default() };
+    let (app, room) = (app(&Arc::new(Memory::new()), limits.clone()).await, limits.answers_bytes_max);
     let file = json!({"type": "file", "media_type": "image/png", "data": STANDARD.encode(vec![7; file_bytes])});
     let file = format!("{}/messages/1/files/0", chat_with(&app, json!({ "parts": [file] })).await);
     let (client, connection) = come_mute(&app).await;
@@ -220,7 +225,7 @@ async fn readers_that_take_nothing_share_a_budget() {
     assert_eq!(statuses, [[200; 3].as_slice(), &[503; 97]].concat());
     assert_eq!(answers[3].headers()["retry-after"], "1");
     assert_eq!(app.answers.free(), 100);
-    sleep(bounds.stall_max * 2 + SECOND * 70).await;
+    sleep(limits.stall_max * 2 + SECOND * 70).await;
     assert_eq!(app.answers.free(), room, "no client has taken anything");
     let again = get(&client, &file).await;
     assert_eq!((again.status().as_u16(), app.answers.free()), (200, room - file_bytes));
@@ -233,8 +238,8 @@ async fn readers_that_take_nothing_share_a_budget() {
 /// exports need it as well.
 #[tokio::test(start_paused = true)]
 async fn large_responses_wait_for_the_budget() {
-    let bounds = Bounds { answers_bytes_max: 500_000, ..Bounds::default() };
-    let app = app(&Arc::new(Memory::new()), bounds).await;
+    let limits = ServerLimits { answers_bytes_max: 500_000, ..ServerLimits::default() };
+    let app = app(&Arc::new(Memory::new()), limits).await;
     let chat = chat_with(&app, json!({"text": "x".repeat(300_000)})).await;
     let head = head(&format!("{chat}/stream"));
     let (mut mute, mut reader) = (come_with(&app, 1_000), come_with(&app, 1024 * 1024));

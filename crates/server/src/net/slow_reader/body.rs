@@ -17,13 +17,13 @@ use prometheus_client::metrics::counter::Counter;
 use tokio::time::{Instant, sleep};
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::auth::token_watch::Ends;
-use crate::net::activity::Piece;
-use crate::net::slow_reader::budget::PIECE_BYTES;
+use crate::auth::token_watch::CutSignal;
+use crate::net::activity::ActiveRequest;
+use crate::net::slow_reader::budget::CHUNK_BYTES;
 use crate::net::slow_reader::connection::made_good_by;
 
 /// A response body that is dropped when its next piece was not requested in time.
-pub struct Taking {
+pub struct TimedBody {
     slot: Arc<Mutex<Slot>>,
     /// The task that checks for progress; ends with the body.
     _looks: AbortOnDropHandle<()>,
@@ -31,16 +31,16 @@ pub struct Taking {
 
 struct Slot {
     /// The body, and the request that it answers.
-    body: Option<(Body, Piece)>,
+    body: Option<(Body, ActiveRequest)>,
     /// The deadline for the next poll, while it is the client's turn.
     until: Option<Instant>,
     stall_max: Duration,
 }
 
-impl Taking {
+impl TimedBody {
     /// Wraps a body. It is dropped when nothing of it is taken for `stall_max`, or up to twice as long; a piece of 64 KiB
     /// may take a minute longer. It is dropped too when `ends` is due.
-    pub fn new(body: Body, piece: Piece, stall_max: Duration, ends: Option<Ends>, cut: Counter) -> Self {
+    pub fn new(body: Body, piece: ActiveRequest, stall_max: Duration, ends: Option<CutSignal>, cut: Counter) -> Self {
         let slot = Arc::new(Mutex::new(Slot { body: Some((body, piece)), until: None, stall_max }));
         let looks = tokio::spawn(look_after(Arc::downgrade(&slot), stall_max, ends, cut));
         Self { slot, _looks: AbortOnDropHandle::new(looks) }
@@ -52,10 +52,10 @@ impl Taking {
 }
 
 /// Drops the body when it is stalled or has to end, and counts that.
-async fn look_after(slot: Weak<Mutex<Slot>>, stall_max: Duration, ends: Option<Ends>, cut: Counter) {
+async fn look_after(slot: Weak<Mutex<Slot>>, stall_max: Duration, ends: Option<CutSignal>, cut: Counter) {
     tokio::select! {
         biased;
-        Some(()) = OptionFuture::from(ends.map(Ends::due)) => {}
+        Some(()) = OptionFuture::from(ends.map(CutSignal::due)) => {}
         () = stalled(&slot, stall_max) => {}
     }
     if let Some(slot) = slot.upgrade() {
@@ -79,7 +79,7 @@ fn lock(slot: &Mutex<Slot>) -> MutexGuard<'_, Slot> {
     slot.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl hyper::body::Body for Taking {
+impl hyper::body::Body for TimedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -92,7 +92,7 @@ impl hyper::body::Body for Taking {
         };
         let polled = Pin::new(body).poll_frame(context);
         if let Poll::Ready(Some(Ok(frame))) = &polled {
-            let bytes = frame.data_ref().map_or(0, Bytes::len).min(PIECE_BYTES);
+            let bytes = frame.data_ref().map_or(0, Bytes::len).min(CHUNK_BYTES);
             slot.until = Some(Instant::now() + slot.stall_max + made_good_by(bytes));
         }
         polled
@@ -116,7 +116,7 @@ mod tests {
     use hyper::Version;
 
     use super::*;
-    use crate::net::activity::Work;
+    use crate::net::activity::Activity;
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -135,9 +135,9 @@ mod tests {
                 }
             })
         };
-        let mut body = Taking::new(
+        let mut body = TimedBody::new(
             Body::from_stream(slow),
-            Work::default().begin(Version::HTTP_2),
+            Activity::default().begin(Version::HTTP_2),
             SECOND * 30,
             None,
             cut.clone(),
@@ -157,8 +157,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_large_piece_may_take_a_minute_longer_and_no_more() {
         let pieces = stream::repeat(Bytes::from(vec![0; 20_000_000])).map(Ok::<_, Infallible>);
-        let piece = Work::default().begin(Version::HTTP_2);
-        let mut body = Taking::new(Body::from_stream(pieces), piece, SECOND * 30, None, Counter::default());
+        let piece = Activity::default().begin(Version::HTTP_2);
+        let mut body = TimedBody::new(Body::from_stream(pieces), piece, SECOND * 30, None, Counter::default());
         for _ in 0..3 {
             body.frame().await.unwrap().unwrap();
             sleep(SECOND * 90).await;

@@ -14,26 +14,26 @@ use bytes::{Buf as _, Bytes};
 use hyper::body::{Body as _, Frame, SizeHint};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::api::problem::{Kind, Problem};
+use crate::api::problem::{Problem, ProblemKind};
 
 /// Size of a piece. A response up to this size does not count towards the budget.
-pub const PIECE_BYTES: usize = 64 * 1024;
+pub const CHUNK_BYTES: usize = 64 * 1024;
 
 /// The byte budget of large responses.
-pub struct Answers {
+pub struct ResponseBudget {
     room: Arc<Semaphore>,
     bytes_max: usize,
 }
 
 /// A response's part of the budget; given back when dropped. Small responses have none.
 #[derive(Default)]
-pub struct Room(Option<OwnedSemaphorePermit>);
+pub struct ResponsePermit(Option<OwnedSemaphorePermit>);
 
 /// Marks a response that has its part of the budget already.
 #[derive(Clone, Copy)]
-struct HasRoom;
+struct HasPermit;
 
-impl Answers {
+impl ResponseBudget {
     /// A budget of `bytes_max` bytes.
     pub fn new(bytes_max: usize) -> Self {
         let bytes_max = bytes_max.min(u32::MAX as usize); // The most permits that can be acquired at once.
@@ -41,29 +41,29 @@ impl Answers {
     }
 
     /// Reserves `len` bytes, or answers 503. A response that is alone always fits.
-    pub fn enter(&self, len: usize) -> Result<Room, Problem> {
-        if len <= PIECE_BYTES {
-            return Ok(Room::default());
+    pub fn enter(&self, len: usize) -> Result<ResponsePermit, Problem> {
+        if len <= CHUNK_BYTES {
+            return Ok(ResponsePermit::default());
         }
         let room = self.room.clone().try_acquire_many_owned(self.weight(len)).ok();
-        let full = || Problem::new(Kind::Unavailable, "Too much is being read at once; try again.");
-        room.map(|room| Room(Some(room))).ok_or_else(full)
+        let full = || Problem::new(ProblemKind::Unavailable, "Too much is being read at once; try again.");
+        room.map(|room| ResponsePermit(Some(room))).ok_or_else(full)
     }
 
     /// Waits for `len` bytes. The caller must hold nothing of the response meanwhile.
-    pub async fn wait(&self, len: usize) -> Room {
-        Room(self.room.clone().acquire_many_owned(self.weight(len)).await.ok()) // The semaphore is never closed.
+    pub async fn wait(&self, len: usize) -> ResponsePermit {
+        ResponsePermit(self.room.clone().acquire_many_owned(self.weight(len)).await.ok()) // The semaphore is never closed.
     }
 
     /// The response in small pieces, with its part of the budget if it is large; 503 if the budget is used up.
     pub fn send(&self, response: Response) -> Response {
         let len = response.body().size_hint().exact().map(|len| usize::try_from(len).unwrap_or(usize::MAX));
-        if len.is_some_and(|len| len <= PIECE_BYTES) {
+        if len.is_some_and(|len| len <= CHUNK_BYTES) {
             return response;
         }
-        let has_room = response.extensions().get::<HasRoom>().is_some();
+        let has_room = response.extensions().get::<HasPermit>().is_some();
         match self.enter(len.filter(|_| !has_room).unwrap_or(0)) {
-            Ok(room) => response.map(|body| Body::new(Pieces { body, rest: Bytes::new(), _room: room })),
+            Ok(room) => response.map(|body| Body::new(ChunkedBody { body, rest: Bytes::new(), _room: room })),
             Err(problem) => problem.into_response(),
         }
     }
@@ -79,7 +79,7 @@ impl Answers {
     }
 }
 
-impl Room {
+impl ResponsePermit {
     /// Gives back what exceeds `len` bytes.
     pub fn shrink(&mut self, len: usize) {
         if let Some(room) = &mut self.0 {
@@ -89,21 +89,21 @@ impl Room {
 
     /// Keeps this part of the budget until the response is sent.
     pub fn until_sent(self, response: Response) -> Response {
-        let mut response = response.map(|body| Body::new(Pieces { body, rest: Bytes::new(), _room: self }));
-        response.extensions_mut().insert(HasRoom);
+        let mut response = response.map(|body| Body::new(ChunkedBody { body, rest: Bytes::new(), _room: self }));
+        response.extensions_mut().insert(HasPermit);
         response
     }
 }
 
 /// A body in small pieces.
-struct Pieces {
+struct ChunkedBody {
     body: Body,
     /// The rest of the newest frame.
     rest: Bytes,
-    _room: Room,
+    _room: ResponsePermit,
 }
 
-impl hyper::body::Body for Pieces {
+impl hyper::body::Body for ChunkedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -117,12 +117,12 @@ impl hyper::body::Body for Pieces {
                 end => return Poll::Ready(end),
             };
             match frame.into_data() {
-                Ok(data) if data.len() > PIECE_BYTES => self.rest = data,
+                Ok(data) if data.len() > CHUNK_BYTES => self.rest = data,
                 Ok(data) => return Poll::Ready(Some(Ok(Frame::data(data)))),
                 Err(frame) => return Poll::Ready(Some(Ok(frame))),
             }
         }
-        let piece = Bytes::copy_from_slice(&self.rest[..PIECE_BYTES.min(self.rest.len())]);
+        let piece = Bytes::copy_from_slice(&self.rest[..CHUNK_BYTES.min(self.rest.len())]);
         self.rest.advance(piece.len());
         if self.rest.is_empty() {
             self.rest = Bytes::new(); // An empty slice may still keep its whole buffer alive.
@@ -154,7 +154,7 @@ mod tests {
     /// I14: responses are sent in small pieces that keep no larger buffer alive.
     #[tokio::test]
     async fn a_piece_does_not_keep_the_whole() {
-        let (whole, answers) = (Arc::<[u8]>::from(vec![7; 5 * PIECE_BYTES + 1]), Answers::new(1_000_000));
+        let (whole, answers) = (Arc::<[u8]>::from(vec![7; 5 * CHUNK_BYTES + 1]), ResponseBudget::new(1_000_000));
         let mut body = answers.send(Bytes::from_owner(whole.clone()).into_response()).into_body();
         assert_eq!(body.size_hint().exact(), Some(whole.len() as u64));
         let mut pieces = Vec::new();
@@ -162,7 +162,7 @@ mod tests {
             pieces.push(piece.unwrap().into_data().unwrap());
             assert_eq!(body.size_hint().exact(), Some((whole.len() - pieces.concat().len()) as u64));
         }
-        assert_eq!(pieces.iter().map(Bytes::len).collect::<Vec<_>>(), [[PIECE_BYTES; 5].as_slice(), &[1]].concat());
+        assert_eq!(pieces.iter().map(Bytes::len).collect::<Vec<_>>(), [[CHUNK_BYTES; 5].as_slice(), &[1]].concat());
         assert_eq!(pieces.concat(), *whole);
         drop(body);
         assert_eq!((Arc::strong_count(&whole), pieces.len()), (1, 6), "the pieces are here, and it is let go");
@@ -171,9 +171,9 @@ mod tests {
     /// I19: large responses share a budget; above it the answer is 503.
     #[tokio::test]
     async fn large_answers_share_a_budget() {
-        let answers = Answers::new(300_000);
+        let answers = ResponseBudget::new(300_000);
         let send = |len: usize| answers.send(vec![b'x'; len].into_response());
-        let (one, small) = (send(200_000), send(PIECE_BYTES));
+        let (one, small) = (send(200_000), send(CHUNK_BYTES));
         assert_eq!((one.status().as_u16(), small.status().as_u16(), answers.free()), (200, 200, 100_000));
         let refused = send(100_001);
         assert_eq!((refused.status().as_u16(), refused.headers()["retry-after"].as_bytes()), (503, b"1".as_slice()));

@@ -19,7 +19,7 @@ use prometheus_client::metrics::counter::Counter;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-use crate::net::activity::Work;
+use crate::net::activity::Activity;
 
 /// How much waiting time `bytes` taken bytes cancel: a client reads a thousand per second, or is cut sooner or later.
 pub const fn made_good_by(bytes: usize) -> Duration {
@@ -27,7 +27,7 @@ pub const fn made_good_by(bytes: usize) -> Duration {
 }
 
 /// A connection with a time limit for heads, the first one counted from now on, and for waiting writes.
-pub struct Stall<T> {
+pub struct TimedConnection<T> {
     io: T,
     stall_max: Duration,
     /// When the connection is cut. Armed while a write waits.
@@ -35,7 +35,7 @@ pub struct Stall<T> {
     waits_since: Option<Instant>,
     /// Waiting time before that, minus what taken bytes have cancelled.
     waited: Duration,
-    work: Work,
+    work: Activity,
     head_max: Duration,
     /// The number of the request whose head has begun, and the deadline for its end.
     head: Option<(usize, Pin<Box<Sleep>>)>,
@@ -43,9 +43,9 @@ pub struct Stall<T> {
     cut: Counter,
 }
 
-impl<T> Stall<T> {
+impl<T> TimedConnection<T> {
     /// Wraps a connection: it is cut when writes have waited for `stall_max`, or when a head takes longer than `head_max`.
-    pub fn new(io: T, stall_max: Duration, head_max: Duration, work: Work, cut: Counter) -> Self {
+    pub fn new(io: T, stall_max: Duration, head_max: Duration, work: Activity, cut: Counter) -> Self {
         let (deadline, head) = (Box::pin(sleep(stall_max)), Some((0, Box::pin(sleep(head_max)))));
         Self { io, stall_max, deadline, waits_since: None, waited: Duration::ZERO, work, head_max, head, cut }
     }
@@ -95,7 +95,7 @@ impl<T> Stall<T> {
     }
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for Stall<T> {
+impl<T: AsyncRead + Unpin> AsyncRead for TimedConnection<T> {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<Result<()>> {
         let before = buf.filled().len();
         let polled = Pin::new(&mut self.io).poll_read(context, buf);
@@ -111,7 +111,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Stall<T> {
     }
 }
 
-impl<T: AsyncWrite + Unpin> AsyncWrite for Stall<T> {
+impl<T: AsyncWrite + Unpin> AsyncWrite for TimedConnection<T> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, buf: &[u8]) -> Poll<Result<usize>> {
         let polled = Pin::new(&mut self.io).poll_write(context, buf);
         self.watch(context, polled)
@@ -148,9 +148,9 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn stalling(room: usize) -> (Stall<DuplexStream>, DuplexStream, Work) {
-        let ((ours, theirs), work) = (duplex(room), Work::default());
-        (Stall::new(ours, SECOND * 30, SECOND * 10, work.clone(), Counter::default()), theirs, work)
+    fn stalling(room: usize) -> (TimedConnection<DuplexStream>, DuplexStream, Activity) {
+        let ((ours, theirs), work) = (duplex(room), Activity::default());
+        (TimedConnection::new(ours, SECOND * 30, SECOND * 10, work.clone(), Counter::default()), theirs, work)
     }
 
     /// How long writes go on to a client that takes `bytes` bytes after each pause; `None` if it takes all.

@@ -2,15 +2,15 @@ use everturn::Engine;
 
 use super::*;
 
-fn brought(company: &Company, set: &[(&str, &str)]) -> Result<Brought, BadProvider> {
+fn brought(company: &ProviderSetup, set: &[(&str, &str)]) -> Result<ConnectedProviders, BadProvider> {
     let _ = rustls::crypto::ring::default_provider().install_default(); // Another test may have been first.
     let variable = |name: &str| set.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
-    bring(Engine::builder(), &Limits::default(), company, variable)
+    connect_providers(Engine::builder(), &Limits::default(), company, variable)
 }
 
-fn with(name: &str, wire: WireFormat, url: &str, key_env: Option<&str>) -> Company {
-    let named = Named { wire, url: url.into(), key_env: key_env.map(Into::into) };
-    Company { named: BTreeMap::from([(name.into(), named)]), ..Company::default() }
+fn with(name: &str, wire: WireFormat, url: &str, key_env: Option<&str>) -> ProviderSetup {
+    let named = NamedProvider { wire, url: url.into(), key_env: key_env.map(Into::into) };
+    ProviderSetup { named: BTreeMap::from([(name.into(), named)]), ..ProviderSetup::default() }
 }
 
 /// Whichever key is set, the default model has a provider, and is offered.
@@ -18,14 +18,14 @@ fn with(name: &str, wire: WireFormat, url: &str, key_env: Option<&str>) -> Compa
 async fn every_usual_model_has_a_provider() {
     for (provider, variables, model) in KEYS {
         for set in variables {
-            let Brought { builder, model: asked, models, without_key } =
-                brought(&Company::default(), &[(set, "a-key")]).unwrap();
+            let ConnectedProviders { builder, model: asked, models, without_key } =
+                brought(&ProviderSetup::default(), &[(set, "a-key")]).unwrap();
             assert_eq!(asked.to_string(), model, "{set}");
             assert_eq!((without_key.contains(&provider.to_owned()), without_key.len()), (false, KEYS.len() - 1));
             assert!(models.iter().any(|offered| offered.has(&asked)), "{asked} cannot be chosen");
             let engine = builder.start();
             assert!(engine.facts(&asked).is_some(), "no provider for {asked}");
-            assert!(models.iter().filter_map(Offered::named).all(|model| engine.facts(model).is_some()));
+            assert!(models.iter().filter_map(ModelOffer::named).all(|model| engine.facts(model).is_some()));
         }
     }
 }
@@ -66,7 +66,7 @@ async fn a_named_provider_keeps_its_key() {
 #[tokio::test]
 async fn named_providers_have_names_of_their_own() {
     for wire in [WireFormat::Anthropic, WireFormat::OpenAiResponses, WireFormat::OpenAiChat, WireFormat::Gemini] {
-        let Brought { builder, .. } = brought(&with("lab", wire, "https://lab.example", None), &[]).unwrap();
+        let ConnectedProviders { builder, .. } = brought(&with("lab", wire, "https://lab.example", None), &[]).unwrap();
         let facts = builder.start().facts(&"lab/x".parse().unwrap()).unwrap();
         assert_eq!(facts.target.wire, wire);
     }
@@ -80,7 +80,7 @@ async fn named_providers_have_names_of_their_own() {
 async fn background_generations_are_used_where_configured() {
     for kept in [vec![], vec!["google"], vec!["lab"], vec!["google", "lab"]] {
         let lab = with("lab", WireFormat::Gemini, "https://lab.example", None);
-        let company = Company { kept: kept.iter().map(|name| (*name).to_owned()).collect(), ..lab };
+        let company = ProviderSetup { kept: kept.iter().map(|name| (*name).to_owned()).collect(), ..lab };
         let engine = brought(&company, &[]).unwrap().builder.start();
         for provider in ["google", "lab"] {
             let facts = engine.facts(&format!("{provider}/gemini-2.5-flash").parse().unwrap()).unwrap();
@@ -93,7 +93,7 @@ async fn background_generations_are_used_where_configured() {
 async fn ollama_is_offered_where_a_variable_says_so() {
     let any = "ollama/anything".parse().unwrap();
     for (set, is_offered) in [(None, false), (Some(("OLLAMA_HOST", "0.0.0.0")), true)] {
-        let Brought { builder, models, .. } = brought(&Company::default(), set.as_slice()).unwrap();
+        let ConnectedProviders { builder, models, .. } = brought(&ProviderSetup::default(), set.as_slice()).unwrap();
         assert_eq!(models.iter().any(|offered| offered.has(&any)), is_offered);
         assert!(builder.start().facts(&any).is_some());
     }
@@ -121,9 +121,9 @@ async fn a_configured_price_applies() {
     for wire in [WireFormat::Anthropic, WireFormat::OpenAiResponses, WireFormat::OpenAiChat, WireFormat::Gemini] {
         let prices = told.iter().map(|model| (model.parse().unwrap(), price)).collect();
         let set = KEYS.map(|(_, variables, _)| (variables[0], "a-key"));
-        let company = Company { prices, ..with("lab", wire, "https://lab.example", None) };
-        let unpriced = Company { prices: BTreeMap::new(), ..company.clone() };
-        let (Brought { builder, models, .. }, before) =
+        let company = ProviderSetup { prices, ..with("lab", wire, "https://lab.example", None) };
+        let unpriced = ProviderSetup { prices: BTreeMap::new(), ..company.clone() };
+        let (ConnectedProviders { builder, models, .. }, before) =
             (brought(&company, &set).unwrap(), brought(&unpriced, &set).unwrap());
         assert_eq!(models, before.models);
         let (engine, before) = (builder.start(), before.builder.start());
@@ -144,7 +144,8 @@ async fn a_configured_price_applies() {
             assert_eq!(company.is_priced(&model), engine.facts(&model).unwrap().price.is_some(), "{other} {wire:?}");
         }
     }
-    let company = Company { prices: BTreeMap::from([("lap/x".parse().unwrap(), price)]), ..Company::default() };
+    let company =
+        ProviderSetup { prices: BTreeMap::from([("lap/x".parse().unwrap(), price)]), ..ProviderSetup::default() };
     let Err(error) = brought(&company, &[]) else { panic!("no provider has that name") };
     assert!(error.to_string().contains("`prices` has lap/x, but there is no such provider"), "{error}");
 }

@@ -54,7 +54,7 @@ impl Tokens for Away {
 }
 
 /// Waits until no stream is open, and checks that it took no longer than promised.
-async fn noticed(app: &Shared) {
+async fn noticed(app: &SharedApp) {
     let began = Instant::now();
     while app.meter.streams.get() > 0 {
         assert!(began.elapsed() < NOTICED, "a stream is still open");
@@ -62,12 +62,12 @@ async fn noticed(app: &Shared) {
     }
 }
 
-/// With the default bounds, and at any moment between two checks.
+/// With the default limits, and at any moment between two checks.
 #[tokio::test(start_paused = true)]
 async fn a_revoked_token_is_noticed_in_time() {
     for after in [0, 1_500, 2_999, 3_001, 10_000] {
         let memory = Arc::new(Memory::new());
-        let app = app(&memory, Bounds::default()).await;
+        let app = app(&memory, ServerLimits::default()).await;
         let chat = chat_with(&app, json!({"text": "hello"})).await;
         let mut reader = come(&app);
         reader.write_all(head(&format!("{chat}/stream")).as_bytes()).await.unwrap();
@@ -89,19 +89,19 @@ async fn a_revoked_token_is_noticed_in_time() {
 async fn a_reader_that_does_not_read_is_cut_too() {
     for is_one in [true, false] {
         let memory = Arc::new(Memory::new());
-        let app = app(&memory, Bounds::default()).await;
+        let app = app(&memory, ServerLimits::default()).await;
         let chat = chat_with(&app, json!({"text": "x".repeat(300_000)})).await;
         let many = format!("/v1/stream?chats={}", &chat["/v1/chats/".len()..]);
         let path = if is_one { format!("{chat}/stream") } else { many };
         let ((client, connection), mut mute) = (come_mute(&app).await, come_with(&app, 1_000));
         mute.write_all(head(&path).as_bytes()).await.unwrap();
         let (_one, _two) = (get(&client, &path).await, get(&client, &format!("{chat}/export")).await);
-        until(|| app.meter.streams.get() == 2 && app.answers.free() < app.bounds.answers_bytes_max).await;
+        until(|| app.meter.streams.get() == 2 && app.answers.free() < app.limits.answers_bytes_max).await;
         memory.revoke(&TokenHash::of(SECRET), app.now()).await.unwrap();
         noticed(&app).await;
         sleep(SECOND).await;
         assert_eq!(app.meter.readers_cut.get(), 3);
-        assert_eq!(app.answers.free(), app.bounds.answers_bytes_max);
+        assert_eq!(app.answers.free(), app.limits.answers_bytes_max);
         let mut rest = Vec::new();
         mute.read_to_end(&mut rest).await.unwrap();
         assert!(rest.len() <= 1_000, "{} bytes", rest.len());
@@ -115,7 +115,7 @@ async fn a_reader_that_does_not_read_is_cut_too() {
 async fn a_token_is_over_when_the_wall_clock_says_so() {
     static SET_BY: AtomicI64 = AtomicI64::new(0);
     let memory = Arc::new(Memory::new());
-    let app = app_at(&memory, memory.clone(), Bounds::default(), |engine| {
+    let app = app_at(&memory, memory.clone(), ServerLimits::default(), |engine| {
         engine.wall_clock(|| Timestamp(1_000_000_000_000 + SET_BY.load(Ordering::SeqCst)))
     });
     memory.put(&token(SECRET, Some(app.now() + SECOND * 3_600))).await.unwrap();
@@ -134,7 +134,7 @@ async fn a_token_is_over_when_the_wall_clock_says_so() {
 async fn an_expired_token_needs_no_store() {
     for how in [BROKEN, SILENT] {
         let away = Arc::new(Away::default());
-        let app = app_with(&away.memory, away.clone(), Bounds::default());
+        let app = app_with(&away.memory, away.clone(), ServerLimits::default());
         away.put(&token(SECRET, Some(app.now() + SECOND * 60))).await.unwrap();
         let chat = chat_with(&app, json!({"text": "hello"})).await;
         let mut reader = come(&app);

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-/// The bounds of a server.
+/// The limits of a server.
 #[derive(Debug, Clone)]
-pub struct Bounds {
+pub struct ServerLimits {
     /// Concurrent connections: 20,000.
     pub connections_max: usize,
     /// Concurrent streams per token: 100.
@@ -41,7 +41,7 @@ pub struct Bounds {
     pub grace_max: Duration,
 }
 
-impl Default for Bounds {
+impl Default for ServerLimits {
     fn default() -> Self {
         Self {
             connections_max: 20_000,
