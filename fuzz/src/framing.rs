@@ -1,13 +1,13 @@
 //! What holds of any bytes as an event stream.
 
 use bytes::Bytes;
-use everturn_providers::sse::{Bounds, Decoder, Overlong};
+use everturn_providers::sse::{Decoder, Overlong, SseBounds};
 use sse_core::{SseDecoder, SseEvent};
 
 use super::dice::Dice;
 
 /// Room for everything a fuzzer sends.
-const WIDE: Bounds = Bounds { line_bytes_max: 1 << 20, frame_bytes_max: 4 << 20, response_bytes_max: 32 << 20 };
+const WIDE: SseBounds = SseBounds { line_bytes_max: 1 << 20, frame_bytes_max: 4 << 20, response_bytes_max: 32 << 20 };
 
 /// An event that owns what it says: name, data, id.
 type Seen = (String, String, String);
@@ -23,7 +23,7 @@ pub fn hold(bytes: &[u8]) {
     cuts_change_nothing(WIDE, bytes, &whole, &mut dice);
     let line_bytes_max = 1 + dice.below(40);
     let frame_bytes_max = line_bytes_max + dice.below(40);
-    let tight = Bounds { line_bytes_max, frame_bytes_max, response_bytes_max: frame_bytes_max + dice.below(400) };
+    let tight = SseBounds { line_bytes_max, frame_bytes_max, response_bytes_max: frame_bytes_max + dice.below(400) };
     let bounded = read(tight, [bytes]);
     assert!(whole.0.starts_with(&bounded.0), "a bound changes what came before it");
     assert!(bounded.1.is_err() || bounded == whole, "a bound that says nothing");
@@ -42,13 +42,13 @@ fn has_error_field(bytes: &[u8]) -> bool {
     lines.any(|line| line == b"error" || line.starts_with(b"error:"))
 }
 
-fn cuts_change_nothing(bounds: Bounds, bytes: &[u8], whole: &(Vec<Seen>, Result<(), Overlong>), dice: &mut Dice) {
+fn cuts_change_nothing(bounds: SseBounds, bytes: &[u8], whole: &(Vec<Seen>, Result<(), Overlong>), dice: &mut Dice) {
     assert_eq!(&read(bounds, bytes.chunks(1)), whole, "byte by byte");
     let pieces = dice.cut(bytes);
     assert_eq!(&read(bounds, pieces.iter().copied()), whole, "in the pieces {pieces:?}");
 }
 
-fn read<'b>(bounds: Bounds, pieces: impl IntoIterator<Item = &'b [u8]>) -> (Vec<Seen>, Result<(), Overlong>) {
+fn read<'b>(bounds: SseBounds, pieces: impl IntoIterator<Item = &'b [u8]>) -> (Vec<Seen>, Result<(), Overlong>) {
     let mut decoder = Decoder::new(bounds);
     let mut seen = Vec::new();
     let end = pieces.into_iter().try_for_each(|piece| {

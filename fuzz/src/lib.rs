@@ -7,7 +7,7 @@
 use everturn_providers::anthropic::Messages;
 use everturn_providers::gemini::{GenerateContent, Interaction};
 use everturn_providers::openai_chat::Completions;
-use everturn_providers::openai_responses::{Keeps, Responses};
+use everturn_providers::openai_responses::{ResponseRetention, Responses};
 
 pub mod dice;
 pub mod framing;
@@ -28,7 +28,7 @@ pub fn anthropic(bytes: &[u8]) {
 
 /// OpenAI Responses: not kept, in the background, and taken up in the middle.
 pub fn openai_responses(bytes: &[u8]) {
-    for keeps in [Keeps::Nothing, Keeps::Generation] {
+    for keeps in [ResponseRetention::Nothing, ResponseRetention::Generation] {
         wire::hold(bytes, Ends::WithItsStop, || Responses::new("openai", keeps));
     }
     wire::hold(bytes, Ends::WithItsStop, || Responses::resumed("openai", "resp_1", 3));

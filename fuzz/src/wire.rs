@@ -6,7 +6,7 @@ use everturn_core::draft::Draft;
 use everturn_core::error::{ErrorKind, ProviderError};
 use everturn_core::ids::{StepId, Timestamp};
 use everturn_providers::Frame;
-use everturn_providers::sse::Bounds;
+use everturn_providers::sse::SseBounds;
 use everturn_providers::wire::{Decode, Fold};
 
 use super::dice::Dice;
@@ -27,7 +27,7 @@ struct Told {
     end: Result<(), ProviderError>,
 }
 
-const WIDE: Bounds = Bounds { line_bytes_max: 1 << 20, frame_bytes_max: 4 << 20, response_bytes_max: 32 << 20 };
+const WIDE: SseBounds = SseBounds { line_bytes_max: 1 << 20, frame_bytes_max: 4 << 20, response_bytes_max: 32 << 20 };
 
 /// Bytes of memory for a byte on the wire, at the very most: a list of noughts as JSON values, in a vector that grows.
 const BYTES_PER_BYTE_MAX: u64 = 128;
@@ -52,14 +52,14 @@ pub fn hold<D: Decode>(bytes: &[u8], ends: Ends, decode: impl Fn() -> D) {
     }
     let line_bytes_max = 64 + dice.below(1024);
     let response_bytes_max = line_bytes_max + dice.below(4096);
-    let tight = Bounds { line_bytes_max, frame_bytes_max: line_bytes_max, response_bytes_max };
+    let tight = SseBounds { line_bytes_max, frame_bytes_max: line_bytes_max, response_bytes_max };
     let bounded = told(tight, [bytes], decode());
     a_stop_is_the_end(&bounded);
     no_part_passes_for_the_whole(&bounded, &whole, ends);
     cuts_change_nothing(tight, bytes, &bounded, &decode, &mut dice);
 }
 
-fn told<'b, D: Decode>(bounds: Bounds, pieces: impl IntoIterator<Item = &'b [u8]>, decode: D) -> Told {
+fn told<'b, D: Decode>(bounds: SseBounds, pieces: impl IntoIterator<Item = &'b [u8]>, decode: D) -> Told {
     let mut frames = Vec::new();
     let mut fold = Fold::new("test", bounds, decode);
     let read = pieces.into_iter().try_for_each(|piece| fold.push(piece, &mut frames));
@@ -67,7 +67,13 @@ fn told<'b, D: Decode>(bounds: Bounds, pieces: impl IntoIterator<Item = &'b [u8]
     Told { frames, end }
 }
 
-fn cuts_change_nothing<D: Decode>(bounds: Bounds, bytes: &[u8], whole: &Told, decode: impl Fn() -> D, dice: &mut Dice) {
+fn cuts_change_nothing<D: Decode>(
+    bounds: SseBounds,
+    bytes: &[u8],
+    whole: &Told,
+    decode: impl Fn() -> D,
+    dice: &mut Dice,
+) {
     let len = 1 + dice.below(8);
     assert_eq!(&told(bounds, bytes.chunks(len), decode()), whole, "{len} bytes at a time");
     let pieces = dice.cut(bytes);

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_overlaps_counts_once() {
+    fn overlapping_work_counts_once() {
         assert_eq!(sum(&chat(0, None), &[tool(150, 450), tool(200, 500), tool(160, 400)]), 350);
         let added = AliveSpans::by(&chat(300, None), &[tool(150, 450)]);
         assert_eq!((added.spans, added.until), (vec![(Timestamp(300), Duration::from_millis(150))], Timestamp(450)));

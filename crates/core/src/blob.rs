@@ -1,8 +1,8 @@
-//! Bytes of a message, at hand or only known of.
+//! The bytes of files and media, loaded or known by length only.
 //!
-//! Files are large, and nearly nobody who reads a message needs them: people are told how long a file is and fetch it
-//! when they want to see it. So a message can be had without its bytes, and then says so by type. Prompts need them, and
-//! whoever makes one fetches them first.
+//! Files are large, and few readers of a message need them: a client shows how long a file is and fetches it
+//! when a person opens it. So a message can be loaded without its bytes, and its type says so. Prompts need
+//! the bytes; the driver loads them before it prepares one.
 
 use std::fmt;
 use std::sync::Arc;
@@ -85,7 +85,7 @@ impl fmt::Debug for Blob {
 }
 
 impl Message {
-    /// The same message for whoever need not have its bytes; itself if it has none.
+    /// This message without the bytes of its files; the message itself if it has none.
     #[must_use]
     pub fn without_bytes(self: &Arc<Self>) -> Arc<Self> {
         if self.body.blobs().all(|blob| blob.here().is_none()) {
@@ -129,7 +129,7 @@ impl Body {
 }
 
 impl QueuedMessage {
-    /// The same for whoever need not have its bytes.
+    /// A copy without the bytes of files.
     #[must_use]
     pub fn without_bytes(&self) -> Self {
         let mut lighter = self.clone();
@@ -141,7 +141,7 @@ impl QueuedMessage {
 }
 
 impl JournalRow {
-    /// The same for whoever need not have its bytes.
+    /// A copy without the bytes of files.
     #[must_use]
     pub fn without_bytes(&self) -> Self {
         match &*self.delta {
@@ -223,7 +223,7 @@ mod tests {
         }
     }
 
-    /// Who waits and what arrives have files too.
+    /// Queued messages and drafts have files too.
     #[test]
     fn queued_messages_and_deltas_let_go_of_their_bytes() {
         let parts = |blob| Arc::new([Part::File(file(Some(blob)))]);

@@ -1,9 +1,9 @@
-//! What an owner may use: in one chat, by the day and by the month.
+//! Budgets of an owner: per chat, per day and per month.
 //!
-//! A turn has bounds of its own, and a thousand turns have a thousand times those. So whoever pays can bound a chat and
-//! an owner too. What was used is counted with every attempt and result, on the day it began, and with every reply, on the
-//! day it came, in UTC; the question is asked before each attempt, so a budget is overrun by what is under way and by
-//! nothing else.
+//! A turn has bounds of its own, and a thousand turns have a thousand times those. So an operator can bound
+//! each chat and each owner too. Usage is counted with every attempt and result, on the day it began, and
+//! with every reply, on the day it came, in UTC. The budget is checked before each attempt, so only work that
+//! is already under way can overrun it.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,8 +1,9 @@
 //! What one commit writes.
 //!
-//! Every act of a driver ends in a list of facts, and this is where the lists are made: what a command does, how a turn
-//! begins, how it settles. All of it is plain data made from the chat as it stands, so the rules of who may follow whom
-//! (results behind their calls, nothing said over an open call) hold by construction and are tested without a store.
+//! Every action of a driver ends in a list of facts, and this module makes the lists: for a command, for the
+//! beginning of a turn, for its end. They are plain data made from the chat's state, so the ordering rules
+//! (results after their calls, no message while a call is open) hold by construction and are tested without a
+//! store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -112,7 +113,7 @@ impl<'a> Change<'a> {
         self
     }
 
-    /// Ends the turn, and begins the next one if somebody waits.
+    /// Ends the turn, and begins the next one if a message is queued.
     pub fn finish(&mut self, end: TurnEnd) -> &mut Self {
         self.fact(Fact::TurnEnded(end)).fact(Fact::Moved(Status::Idle));
         match self.chat.queue.first() {
@@ -132,8 +133,8 @@ impl<'a> Change<'a> {
         self.finish(end)
     }
 
-    /// Ends the turn with an error and keeps what was shown. Who waits goes on waiting: the error may be theirs too, and
-    /// they should decide.
+    /// Ends the turn with an error and keeps what was shown. Queued messages stay queued: they might fail in
+    /// the same way, so the user decides.
     pub fn fail(&mut self, reply: Option<Reply>, failure: TurnFailure) -> &mut Self {
         for open in &self.chat.calls {
             let (verdict, told) = failed(open.state);
@@ -273,8 +274,8 @@ impl<'a> Change<'a> {
         self
     }
 
-    /// Steps may have ended since the edit was accepted. Who wanted its turn stopped before it had begun aimed at the step
-    /// that it was to open then.
+    /// Steps may have ended since the edit was accepted. An interrupt that arrived before the edit's turn
+    /// began names the step that turn was expected to open.
     fn edit(&mut self, from: MessageId, parts: &[Part], inbound: &InboxCommand) -> &mut Self {
         let began = Fact::TurnBegan(self.at);
         self.fact(Fact::Rewound { from })
@@ -284,12 +285,12 @@ impl<'a> Change<'a> {
             .fact(Fact::Moved(Status::Running))
     }
 
-    /// Rests until every call that asks is answered, or nobody did so in time.
+    /// Rests until every call that asks is answered, or until the deadline passes.
     pub fn ask(&mut self, until: Timestamp) -> &mut Self {
         self.fact(Fact::Awaits { since: self.at, until }).fact(Fact::Moved(Status::Awaiting))
     }
 
-    /// Answers whatever is still asked with a note that nobody did, and lets the turn go on.
+    /// Answers every call that still asks with a note that no answer came, and resumes the turn.
     pub fn expire(&mut self) -> &mut Self {
         let asked: Vec<_> = self.chat.calls.iter().filter(|open| open.state.asks()).cloned().collect();
         self.answer_open(&asked, CallVerdict::Error, unanswered).resume()
@@ -305,7 +306,7 @@ const CUT: &str = "This call was cut off before its input was complete. It was n
 /// What the model is told of a call that an interrupt kept from running.
 pub const INTERRUPTED: &str = "The turn was interrupted before this call could be run. It was not run.";
 const BROKEN: &str = "The answer broke off before this call could be run.";
-/// What the model is told of a call whose outcome nobody knows.
+/// The result sent to the model for a call with an unknown outcome.
 pub const UNKNOWN: &str = "This call was started, and then the process that ran it was lost. \
     Whether it took effect is unknown. Check before you repeat it.";
 
@@ -347,7 +348,7 @@ const fn stopped(state: CallState) -> (CallVerdict, &'static str) {
     }
 }
 
-/// What the model is told of a call that nobody answered.
+/// The result sent to the model for a call that got no answer in time.
 const fn unanswered(state: CallState) -> &'static str {
     match state {
         CallState::AsksApproval => "Nobody allowed this call in time. It was not run.",

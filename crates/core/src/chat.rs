@@ -17,12 +17,12 @@ use crate::cost::Micros;
 use crate::error::ErrorKind;
 use crate::fact::{AttemptOutcome, AttemptRecord, Fact, QueueEnd, Totals};
 use crate::ids::{CallUid, ChatId, InboxSeq, MessageId, ModelId, StepId, Timestamp, Version};
-use crate::inherited::{DraftTakeovers, TakeoverPoint};
 use crate::message::{Body, CallResult, Message};
 use crate::quarantine::TakeoverCount;
 use crate::retry;
 use crate::setup::Setup;
 use crate::status::{self, Status, Verb};
+use crate::takeover::{DraftTakeovers, TakeoverPoint};
 use crate::title;
 use crate::view::Cursor;
 
@@ -31,32 +31,32 @@ pub use pending::{Compacting, QueuedMessage, RetryWait};
 pub use repeats::RepeatedCalls;
 pub use tail::{TranscriptTail, tail_of};
 
-/// Where a chat stands, in every detail but its messages.
+/// The state of a chat, in every detail but its messages.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Chat {
-    /// Its name.
+    /// The chat's id.
     pub id: ChatId,
     /// The agent it talks to, by name.
     pub agent: String,
     /// The model it asks first from its next turn on, if that is not its agent's.
     pub model: Option<ModelId>,
-    /// Whose it is, by a name that means something to the program; empty for nobody's in particular.
+    /// The owner, by a name that means something to the embedding program; empty if chats have no owners.
     pub owner: String,
     /// What people call it: at first what it began with.
     pub title: String,
-    /// When something was said last, or when it was made.
+    /// The time of the newest message, or of creation.
     pub touched: Timestamp,
-    /// What it has of its own beside its agent. It never changes.
+    /// Instructions, tools and metadata of this chat beside its agent's. It never changes.
     pub setup: Option<Arc<Setup>>,
-    /// How many commits it has seen.
+    /// The number of commits so far.
     pub version: Version,
-    /// Where it stands.
+    /// The status.
     pub status: Status,
-    /// Whether it is put away.
+    /// Whether it is archived.
     pub archived: bool,
-    /// Whether whatever is exchanged with providers for it is recorded.
+    /// Whether requests and responses of its providers are recorded.
     pub debug: bool,
-    /// Messages accepted and not yet heard, next first.
+    /// Accepted messages that no turn has taken up yet, next first.
     pub queue: Vec<QueuedMessage>,
     /// The turn under way.
     pub turn: Option<Turn>,
@@ -70,29 +70,29 @@ pub struct Chat {
     pub step: StepId,
     /// Calls of the last reply that have no result yet, in call order.
     pub calls: Vec<OpenCall>,
-    /// Until when the rest in `Awaiting` lasts at most.
+    /// The deadline of `Awaiting`.
     pub awaits_until: Option<Timestamp>,
     /// What has been tried in the open step.
     pub tried: StepAttempts,
     /// Until when the next attempt must wait.
     pub wait: Option<RetryWait>,
-    /// Whether somebody asked for a summary.
+    /// Whether a summary was requested.
     pub compaction_asked: bool,
     /// The summary that is being written.
     pub compacting: Option<Compacting>,
-    /// The newest step the program has said something about.
+    /// The newest step for which the embedding program's step hook ran.
     pub briefed: StepId,
-    /// The newest command that was taken out of the inbox.
+    /// The newest command that was applied.
     pub obeyed: InboxSeq,
     /// What it has used.
     pub totals: Totals,
-    /// How often it was taken up in the middle of its work.
+    /// How often a process took the chat over in the middle of its work.
     pub taken: TakeoverCount,
-    /// How far the open draft went when others took it up.
+    /// Where the open draft's journal ended at each takeover.
     pub inherited: DraftTakeovers,
-    /// Up to this message, pictures and files are told of and not shown any more: a request that showed them was refused,
-    /// and answered without.
-    pub unseen: MessageId,
+    /// Images and files up to this message are sent as a line of text: a request with them was refused, and
+    /// one without them was answered.
+    pub media_hidden_until: MessageId,
 }
 
 /// A turn under way: from a promoted message until rest.
@@ -100,17 +100,18 @@ pub struct Chat {
 pub struct Turn {
     /// When it began.
     pub began: Timestamp,
-    /// The step it began with, or was expected to: an interrupt that was meant for an earlier one comes late.
+    /// The step it began with, or was expected to begin with. An interrupt aimed at an earlier step comes too
+    /// late.
     pub first: StepId,
     /// The newest message by then: that one and those before it belong to earlier turns.
     pub after: MessageId,
     /// Receipts of the messages that it answers: the one it began with, and those that steered it.
     pub heard: Vec<InboxSeq>,
-    /// The chat's own model when it began: whatever is chosen meanwhile is for the next.
+    /// The chat's own model when it began; a model chosen meanwhile applies to the next turn.
     pub model: Option<ModelId>,
-    /// Since when it waits for people, if it does.
+    /// Since when it waits for answers, if it does.
     pub rests_since: Option<Timestamp>,
-    /// How long it has waited for people before.
+    /// How long it has waited for answers before.
     pub rested: Duration,
     /// Replies so far.
     pub steps: u32,
@@ -133,7 +134,7 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// How long it has worked by `now`. A person may think as long as they like.
+    /// How long it has worked by `now`, without the time it waited for answers.
     #[must_use]
     pub fn worked(&self, now: Timestamp) -> Duration {
         now.since(self.began).saturating_sub(self.rested)
@@ -163,7 +164,7 @@ pub enum TurnEnd {
     TokensMax,
     /// As much money as a turn may cost.
     CostMax,
-    /// The same calls, with the same input and the same results, again and again.
+    /// Repeated calls with equal inputs and equal results, up to the limit.
     SameCallMax,
     /// An error that could not be recovered.
     Failed(Box<TurnFailure>),
@@ -174,7 +175,7 @@ pub enum TurnEnd {
 pub struct TurnFailure {
     /// The kind of error.
     pub kind: ErrorKind,
-    /// What people are told: what happened and what to do.
+    /// The message for people: what happened and what to do.
     pub message: String,
     /// What the provider said.
     pub detail: String,
@@ -187,17 +188,17 @@ pub struct TurnFailure {
 pub struct StepAttempts {
     /// Attempts that ended, over all models.
     pub attempts: u32,
-    /// Which model of the agent is asked, from 0.
+    /// Index of the agent's model in use.
     pub model: usize,
     /// What that model has spent of its budget.
     pub spent: retry::RetrySpent,
-    /// Whether referring to the provider's copy of the transcript was given up.
-    pub unchained: bool,
-    /// Whether pictures and files are left out, because the request was refused with them.
-    pub blind: bool,
-    /// Whether the last attempt's generation goes on without us, and no row counts it: the attempt that finds it again
-    /// does, or whoever gives it up.
-    pub owed: bool,
+    /// Whether requests no longer refer to the provider's copy of the transcript.
+    pub without_chain: bool,
+    /// Whether images and files are left out, because the request was refused with them.
+    pub without_media: bool,
+    /// Whether the last attempt's generation still runs at the provider and no row counts its tokens yet. The
+    /// attempt that re-attaches to it counts them, or the fact that abandons it.
+    pub unbilled_attempt: bool,
 }
 
 impl Chat {
@@ -232,7 +233,7 @@ impl Chat {
             totals: Totals::default(),
             taken: TakeoverCount::default(),
             inherited: DraftTakeovers::default(),
-            unseen: MessageId(0),
+            media_hidden_until: MessageId(0),
             setup: None,
         }
     }
@@ -252,12 +253,12 @@ impl Chat {
         self.turn.as_ref().map_or(&self.model, |turn| &turn.model).as_ref()
     }
 
-    /// The calls that somebody outside can answer now. While others still run, nobody can.
+    /// The calls that a client or a person can answer now; none while other calls still run.
     pub fn asks(&self) -> impl Iterator<Item = &OpenCall> {
         self.calls.iter().filter(|open| self.status == Status::Awaiting && open.state.asks())
     }
 
-    /// Whether somebody who has seen this much may have seen what was lost since.
+    /// Whether a reader at this cursor may have seen deltas that were lost since.
     #[must_use]
     pub fn denies(&self, seen: Cursor) -> bool {
         seen.step == self.step && self.inherited.denies(seen)
@@ -420,8 +421,8 @@ impl Chat {
 
     fn attempted(&mut self, attempted: &AttemptRecord, tried: StepAttempts) {
         self.tried = tried;
-        if tried.blind && attempted.outcome == AttemptOutcome::Answered {
-            self.unseen = self.newest;
+        if tried.without_media && attempted.outcome == AttemptOutcome::Answered {
+            self.media_hidden_until = self.newest;
         }
         self.wait = None;
         self.compacting = None;

@@ -1,8 +1,9 @@
-//! What others want of a chat.
+//! Commands: what clients and programs ask of a chat.
 //!
-//! Nobody but its driver changes a chat. Everyone else puts a command into its inbox, where it is durable and has one
-//! effect, however often it is sent. Whether it fits is asked twice by the same function: when it is accepted, so that
-//! the sender hears a plain no, and when the driver gets to it, because the chat may have moved on.
+//! Only a chat's driver changes it. Every other part of the program puts a command into the chat's inbox,
+//! where it is durable and takes effect once, however often it is sent. The same function checks it twice: on
+//! acceptance, so that the sender gets a clear refusal, and when the driver applies it, because the chat may
+//! have changed.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use crate::limits::Limits;
 use crate::message::{Output, Part, SendReceipt};
 use crate::status::{self, Status, Verb};
 
-/// What others want of a chat.
+/// Commands: what clients and programs ask of a chat.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Command {
     /// Say something.
@@ -39,36 +40,36 @@ pub enum Command {
     },
     /// Summarise the transcript.
     Compact,
-    /// Put the chat away.
+    /// Archive the chat.
     Archive,
-    /// Take it out again.
+    /// Restore it from the archive.
     Unarchive,
-    /// Call the chat something else.
+    /// Change the chat's title.
     Rename(String),
     /// Change several things about the chat, all or none. What is left out stays.
     Patch {
-        /// What to call it.
+        /// The new title.
         title: Option<String>,
-        /// Whether it is put away.
+        /// Whether it is archived.
         archived: Option<bool>,
-        /// Which model it asks.
+        /// The model to use.
         model: Option<ModelChoice>,
-        /// Whether whatever is exchanged with providers for it is recorded.
+        /// Whether requests and responses of its providers are recorded.
         debug: Option<bool>,
     },
 }
 
-/// Which model a chat asks first. Those its agent falls back to stay behind it.
+/// The model a chat uses first. The agent's fallback models stay behind it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ModelChoice {
-    /// Its agent's.
+    /// The agent's.
     Agents,
     /// This one.
     Own(ModelId),
 }
 
 impl ModelChoice {
-    /// As a chat keeps it.
+    /// The value as the chat stores it.
     #[must_use]
     pub fn model(self) -> Option<ModelId> {
         match self {
@@ -94,7 +95,7 @@ pub struct InboxCommand {
 }
 
 impl InboxCommand {
-    /// What a message that it brings is tied to its sender by.
+    /// The receipt for the message it brings.
     #[must_use]
     pub fn sent(&self) -> SendReceipt {
         SendReceipt { receipt: self.seq, key: self.key.clone() }
@@ -108,7 +109,7 @@ impl InboxCommand {
         Some(QueuedMessage { id: self.seq, at: self.at, parts, steers, key: self.key.clone() })
     }
 
-    /// Whether the turn under way must be dropped to obey.
+    /// Whether the turn under way must be stopped to apply it.
     #[must_use]
     pub fn stops(&self, chat: &Chat, is_users: impl Fn(MessageId) -> bool) -> bool {
         let is_late = self.command == Command::Interrupt && is_late(chat, self.aimed);
@@ -116,12 +117,12 @@ impl InboxCommand {
     }
 }
 
-/// Whether whoever saw this step open saw an earlier turn than the one under way.
+/// Whether a command aimed at this step was meant for an earlier turn than the one under way.
 pub(crate) fn is_late(chat: &Chat, aimed: StepId) -> bool {
     chat.turn.as_ref().is_some_and(|turn| turn.first > aimed)
 }
 
-/// When a message is to be heard by a busy chat.
+/// When a busy chat takes a message up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Delivery {
     /// After the turn.
@@ -142,25 +143,25 @@ pub struct CallAnswer {
 }
 
 impl CallAnswer {
-    /// What a client's tool gave back.
+    /// The output of a client's tool.
     #[must_use]
     pub fn output(call: CallUid, text: impl Into<String>) -> Self {
         Self { call, what: AnswerContent::Output(Output::text(text)) }
     }
 
-    /// That a client's tool failed.
+    /// The failure of a client's tool.
     #[must_use]
     pub fn error(call: CallUid, text: impl Into<String>) -> Self {
         Self { call, what: AnswerContent::Error(Output::text(text)) }
     }
 
-    /// That a call may run, with the input that was asked about and no other.
+    /// The approval of a call, bound to the input that was shown.
     #[must_use]
     pub const fn approve(ask: &OpenCall) -> Self {
         Self { call: ask.uid, what: AnswerContent::Approve { input_hash: ask.input_hash } }
     }
 
-    /// That a call may not run, and what the model is told.
+    /// The denial of a call, with the reason for the model.
     #[must_use]
     pub fn deny(call: CallUid, reason: impl Into<String>) -> Self {
         Self { call, what: AnswerContent::Deny { reason: reason.into() } }
@@ -216,7 +217,7 @@ pub enum Refusal {
     /// An approval where a result is needed, or the other way round.
     #[error("call {0} waits for another kind of answer")]
     WrongAnswer(CallUid),
-    /// The same call answered twice in one command.
+    /// One call answered twice in one command.
     #[error("call {0} is answered twice")]
     AnsweredTwice(CallUid),
     /// The approval was given for another input.
@@ -236,7 +237,7 @@ pub enum Excess {
     /// [`Limits::tool_output_bytes_max`].
     #[error("the outputs in one request may have at most {0} bytes: send less at a time")]
     AnswerBytes(usize),
-    /// The longest name of a chat.
+    /// The longest title of a chat.
     #[error("a title may have at most {0} bytes: choose a shorter one")]
     TitleBytes(usize),
 }
@@ -262,14 +263,14 @@ impl Command {
             Self::Answer(_) => Verb::Answer,
             Self::Edit { .. } => Verb::Edit,
             Self::Compact => Verb::Compact,
-            // Whatever takes these takes a name too, and whoever takes a name takes the rest.
+            // Every status that takes these verbs takes `Rename` too, and `Rename` covers the other fields.
             Self::Archive | Self::Patch { archived: Some(true), .. } => Verb::Archive,
             Self::Unarchive | Self::Patch { archived: Some(false), .. } => Verb::Unarchive,
             Self::Rename(_) | Self::Patch { archived: None, .. } => Verb::Rename,
         }
     }
 
-    /// Whether a chat at rest begins a turn to obey.
+    /// Whether a chat at rest begins a turn to apply it.
     #[must_use]
     pub const fn begins_a_turn(&self) -> bool {
         match self {
@@ -279,7 +280,7 @@ impl Command {
         }
     }
 
-    /// Whether a turn under way must be dropped to obey.
+    /// Whether a turn under way must be stopped to apply it.
     #[must_use]
     pub const fn stops_the_turn(&self) -> bool {
         matches!(self.verb(), Verb::Interrupt | Verb::SendNow | Verb::Edit)
@@ -323,7 +324,7 @@ fn excess(command: &Command, limits: &Limits) -> Option<Excess> {
     (len > excess.max()).then_some(excess)
 }
 
-/// A name as a chat is given it.
+/// A title, trimmed and checked.
 pub fn title(text: &str) -> Result<String, Refusal> {
     match text.trim() {
         "" => Err(Refusal::Empty),
@@ -332,7 +333,7 @@ pub fn title(text: &str) -> Result<String, Refusal> {
     }
 }
 
-/// The longest name a chat may be given.
+/// The longest title, in bytes.
 const TITLE_BYTES_MAX: usize = 400;
 
 /// The length of all text, files apart.

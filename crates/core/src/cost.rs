@@ -15,7 +15,7 @@ mod tests;
 /// upwards stops a budget early, never late.
 pub const BYTES_PER_TOKEN: u64 = 3;
 
-/// More tokens than any one attempt can have; a count above is a mistake of whoever reported it.
+/// More tokens than any one attempt can have; a larger count is a reporting error and counts as unknown.
 pub const TOKENS_PLAUSIBLE_MAX: u64 = 1_000_000_000;
 
 /// Tokens as one attempt reported them, cumulative: a later report of the same attempt replaces an earlier one.

@@ -1,8 +1,8 @@
 //! The increments an answer arrives in.
 //!
-//! A delta is what an adapter made of a frame, or what the engine did to the draft (a new attempt, a seam, something
-//! taken back). Both go the same way: into the draft, into the journal, to whoever watches. So a draft can be told again
-//! from its deltas alone, after a crash, on another machine or in a browser.
+//! A delta is what an adapter made of a frame, or what the engine did to the draft (a new attempt, a seam,
+//! something taken back). Both go the same way: into the draft, into the journal, to subscribers. So a draft
+//! can be rebuilt from its deltas alone: after a crash, on another machine or in a browser.
 
 use serde_json::Value;
 
@@ -44,7 +44,7 @@ pub enum Delta {
     Source(Box<Source>),
     /// A file or an image.
     File(Box<File>),
-    /// A kind of part nobody knows yet, as it came.
+    /// A part of an unknown kind, as it came.
     Other(Box<Meta>),
     /// Metadata for the newest part. Merges: what is absent erases nothing.
     PartMeta(Box<Meta>),
@@ -75,7 +75,7 @@ const _: () = assert!(size_of::<Delta>() <= 40);
 pub struct AttemptBegan {
     /// Its number within the step: 1, 2, 3…
     pub number: u32,
-    /// Who is asked.
+    /// The model that is called.
     pub model: ModelId,
     /// Why this attempt is made.
     pub rung: Rung,
@@ -86,7 +86,7 @@ pub struct AttemptBegan {
 pub enum Rung {
     /// The step's first attempt.
     First,
-    /// The same generation, taken up where it was lost.
+    /// Re-attach to the running generation after the last delta.
     Reattach,
     /// A new generation that goes on from what was shown.
     Continue,
@@ -119,7 +119,7 @@ pub struct CallBegan {
     pub provider_id: String,
     /// The tool.
     pub tool: String,
-    /// Who runs it.
+    /// Where it runs: here or at the provider.
     pub run_by: RunBy,
     /// What the provider attached.
     pub meta: Meta,

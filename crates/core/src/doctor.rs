@@ -1,13 +1,13 @@
-//! What is wrong with a transcript, and how it is mended for good.
+//! Finds flaws in a stored transcript and repairs them permanently.
 //!
-//! Preparing a prompt works around any flaw each time it meets one ([`crate::prompt`]), so no chat is lost to it. But the
-//! flaw stays where it is, and some can only be told around: a result that lies behind the wrong reply becomes a note, and
-//! its call is said to have none. The doctor looks at the transcript as a whole, says what is wrong and why, and gives back
-//! one in which preparing finds nothing to mend, on any wire.
+//! Preparing a prompt works around any flaw each time it meets one ([`crate::prompt`]), so no chat is lost to
+//! it. But the flaw stays in the store, and some can only be worked around: a result behind the wrong reply
+//! becomes a note, and its call is answered as having none. The doctor checks the whole transcript, reports
+//! what is wrong and why, and returns one that needs no repair on any wire format.
 //!
-//! It adds no deed that nobody did. A call whose end is not known is answered by saying so; a result without a call
-//! becomes a note of what a tool said. Whatever is made or changed carries what the doctor did in its metadata, under
-//! [`MARK`]. What is only for people to see, such as reasoning that was never sealed, is no flaw and stays.
+//! It invents no outcome. A call with an unknown outcome is answered by saying so; a result without a call
+//! becomes a note with the tool's output. Every message that is made or changed says so in its metadata,
+//! under [`MARK`]. Parts that only people see, such as reasoning that was never sealed, are no flaw and stay.
 
 pub mod changes;
 pub mod facts;
@@ -85,7 +85,7 @@ pub enum Flaw {
 /// What is known of a call that has no result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CallKnowledge {
-    /// Nothing: nobody wrote down whether it ran.
+    /// Nothing is recorded about whether it ran.
     Nothing,
     /// It was started.
     Started,
@@ -112,7 +112,7 @@ impl Repaired {
     }
 }
 
-/// Who has written a transcript.
+/// The program that wrote a transcript.
 #[derive(Clone, Copy)]
 pub enum TranscriptOrigin<'a> {
     /// Drivers of ours, in a chat that rests. The function says what is known of a call that has no result. Inputs that
@@ -122,7 +122,7 @@ pub enum TranscriptOrigin<'a> {
     Foreign,
 }
 
-/// Mends a transcript.
+/// Repairs a transcript.
 #[must_use]
 pub fn repair(transcript: &[Arc<Message>], whose: TranscriptOrigin<'_>) -> Repaired {
     let mut ward = Ward { pieces: transcript.iter().map(Piece::of).collect(), findings: Vec::new() };

@@ -1,8 +1,8 @@
 //! The reply that is still arriving.
 //!
-//! Providers stream; stores commit. Between the two, something must know exactly what has been said so far: to show it,
-//! to journal it, and to keep it when somebody interrupts. That is a draft. It is a fold over deltas and nothing else, so
-//! a test can feed it a list, and a crash can feed it the same list again.
+//! Providers stream; stores commit. Between the two, something must know exactly what has been said so far:
+//! to show it, to journal it, and to keep it when the user interrupts. That is a draft. It is a fold over
+//! deltas and nothing else, so a test can feed it a list, and a crash can feed it the same list again.
 //!
 //! One draft lives as long as its step, over all attempts: a broken stream that is continued goes on in the same draft.
 
@@ -297,7 +297,7 @@ impl Draft {
             // The answer goes on where it was cut: in the same text, or after a part that is over.
             self.open = if self.tail_text().is_some() { Open::Text } else { Open::Nothing };
         }
-        self.earlier_runtime = self.runtime(self.newest_at); // The wait until now was nobody's streaming.
+        self.earlier_runtime = self.runtime(self.newest_at); // The wait until now was no streaming time.
         self.attempt_began = at;
         self.attempt_from = self.bytes;
         self.got_on = false;

@@ -1,9 +1,9 @@
-//! What can go wrong with a provider, and what may be done about it.
+//! Provider errors: what went wrong, and whether to retry.
 //!
-//! The adapter decides, because it saw the status, the headers and the bytes. Nobody above it reads a message string.
-//! So kind, remedy and cause are types, and the sentence a person reads is made from them at the last moment: it says
-//! what happened and what to do, and holds no status code, no key and nothing the provider wrote. The provider's own
-//! words are the detail, which is cleaned before it can be stored.
+//! The adapter decides, because it saw the status, the headers and the bytes. No caller above it parses a
+//! message string. So kind, remedy and cause are types, and the sentence for people is made from them at the
+//! last moment: it says what happened and what to do, and holds no status code, no key and no provider text.
+//! The provider's own words are the detail, which is cleaned before it can be stored.
 
 use std::fmt;
 use std::time::Duration;
@@ -17,7 +17,7 @@ pub use detail::DETAIL_CHARS_MAX;
 /// A provider call that did not end with an answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProviderError {
-    /// Whose error it is, as configuration calls it: `anthropic`, `bedrock`…
+    /// The provider's name in the configuration: `anthropic`, `bedrock`…
     pub provider: String,
     /// What it is.
     pub kind: ErrorKind,
@@ -58,46 +58,46 @@ impl ProviderError {
         Self::new(provider, ErrorKind::ContentFilter).with_subject(category).with_detail(explanation)
     }
 
-    /// The same error of another provider: a gateway speaks one protocol for many.
+    /// Sets the provider: a gateway speaks one protocol for many.
     #[must_use]
     pub fn with_provider(self, provider: impl Into<String>) -> Self {
         Self { provider: provider.into(), ..self }
     }
 
-    /// The same error with another remedy.
+    /// Sets the remedy.
     #[must_use]
     pub fn with_retry(self, retry: Retry) -> Self {
         Self { retry, ..self }
     }
 
-    /// The same error with what is known about how it came.
+    /// Sets how the stream broke.
     #[must_use]
     pub fn with_cause(self, cause: Cause) -> Self {
         Self { cause, ..self }
     }
 
-    /// The same error with the HTTP status it came with.
+    /// Sets the HTTP status.
     #[must_use]
     pub fn with_status(self, status: u16) -> Self {
         Self { status: Some(status), ..self }
     }
 
-    /// The same error with the provider's name for the request, to quote to its support.
+    /// Sets the provider's id of the request, to quote to its support.
     #[must_use]
     pub fn with_request_id(self, id: &str) -> Self {
         let id = detail::one_line(id);
         Self { request_id: (!id.is_empty()).then_some(id), ..self }
     }
 
-    /// The same error with the name that helps: a variable, a category. A blank one counts as none.
+    /// Sets the name that helps a person: a variable, a category. A blank one counts as none.
     #[must_use]
     pub fn with_subject(self, subject: &str) -> Self {
         let subject = detail::one_line(subject);
         Self { subject: (!subject.is_empty()).then_some(subject), ..self }
     }
 
-    /// The same error with the provider's own words, as one bounded line in which addresses have lost their
-    /// credentials and queries, and keys are masked.
+    /// Sets the provider's own words, as one bounded line without credentials and queries in addresses, and
+    /// with keys masked.
     #[must_use]
     pub fn with_detail(self, text: &str) -> Self {
         Self { detail: detail::one_line(text), ..self }
@@ -137,7 +137,7 @@ impl fmt::Display for ProviderError {
             (ErrorKind::Silence, _) => "sent nothing for too long; try again, or allow this model a longer silence",
             (ErrorKind::Truncated, _) => "broke off before its answer was complete; try again",
             (ErrorKind::UsageLimit, _) => {
-                "reports that the budget or quota is used up; add credit, raise the limit, or ask whoever manages it"
+                "reports that the budget or quota is used up; add credit, raise the limit, or ask its administrator"
             }
             (ErrorKind::Config, _) if self.subject.is_some() => return self.explain_with_subject(f),
             (ErrorKind::Config, _) => {
@@ -331,11 +331,11 @@ impl ErrorKind {
 /// What may be done about an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Retry {
-    /// Nothing: the same request would fail again.
+    /// Nothing: a repeated request would fail again.
     Never,
     /// Try once more and no oftener: it may have been chance, and if it was not, waiting will not mend it.
     Once,
-    /// Go on at once: nobody failed.
+    /// Go on at once: it was not a failure.
     Now,
     /// Try again after a backoff of our own.
     Backoff,

@@ -1,4 +1,4 @@
-//! What one commit says.
+//! Facts: the content of a commit.
 //!
 //! Facts are the vocabulary between the driver, the chat and the store: the driver makes them, the store writes them, and
 //! the chat is what they add up to.
@@ -23,7 +23,7 @@ pub struct AttemptRecord {
     pub step: StepId,
     /// Its number in the step.
     pub number: u32,
-    /// Who was asked.
+    /// The model that was called.
     pub model: ModelId,
     /// What for.
     pub aim: AttemptPurpose,
@@ -42,7 +42,7 @@ pub struct AttemptRecord {
 /// What an attempt was made for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum AttemptPurpose {
-    /// Nobody wrote it down: rows were stored without it once.
+    /// Not recorded: early versions stored rows without it.
     #[default]
     Unknown,
     /// An answer, on this rung.
@@ -117,7 +117,7 @@ pub enum Fact {
     Started {
         /// Which.
         call: CallUid,
-        /// What may be done if nobody knows how it ended.
+        /// The tool's effect, which decides recovery if its outcome is unknown.
         effect: Effect,
         /// When.
         at: Timestamp,
@@ -131,15 +131,16 @@ pub enum Fact {
         /// What people see. The model is told nothing of it.
         text: Arc<str>,
     },
-    /// A message waits.
+    /// A message was queued.
     Queued(QueuedMessage, QueueEnd),
-    /// A waiting message was heard or deleted.
+    /// A queued message was taken up or deleted.
     Unqueued(InboxSeq),
     /// The status changed.
     Moved(Status),
     /// A turn began.
     TurnBegan(Timestamp),
-    /// It was expected to begin with this step: whoever aimed at that one or a later one meant this turn.
+    /// The turn was expected to begin with this step: a command aimed at that step or a later one means this
+    /// turn.
     Foreseen(StepId),
     /// A tool that ends turns succeeded.
     StopAfter(String),
@@ -164,7 +165,7 @@ pub enum Fact {
         /// At most until then.
         until: Timestamp,
     },
-    /// They are there, or too late: the turn works again.
+    /// The answers came, or the deadline passed: the turn works again.
     Resumed(Timestamp),
     /// Everything from this message on is gone.
     Rewound {
@@ -175,19 +176,19 @@ pub enum Fact {
     CompactionAsked,
     /// A summary is being written. The next attempt that ends is this one.
     Compacts(Box<Compacting>),
-    /// Put away, or taken out.
+    /// Archived, or restored.
     Archived(bool),
-    /// Somebody gave it a name.
+    /// The title was changed.
     Renamed(String),
-    /// Somebody chose the model that is asked first from the next turn on; none is the agent's.
+    /// The model for the next turns was chosen; `None` is the agent's.
     Chose(Option<ModelId>),
-    /// Somebody wants to see what is exchanged with providers for it, or has seen enough.
+    /// Recording of provider traffic was switched on or off.
     Debugged(bool),
     /// A process took the chat up in the middle of its work.
     TakenUp(TakeoverCount),
-    /// Somebody goes on with a draft that others wrote, and finds it this far.
+    /// A process took over a draft that another one wrote; the journal ended here.
     Inherited(Seq),
-    /// A command was taken out of the inbox.
+    /// A command was applied or refused.
     Obeyed(InboxSeq, Result<(), Refusal>),
 }
 

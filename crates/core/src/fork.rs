@@ -1,8 +1,8 @@
-//! A chat that begins with what was said in another.
+//! Forks: a chat that begins with the messages of another.
 //!
-//! A fork takes the messages of a chat up to one of them, under their numbers, as its first commit. It must be a
-//! transcript like any other, so it may not end between a call and its result. What the other chat has paid, started and
-//! been asked stays with it.
+//! A fork takes the messages of a chat up to one of them, under their numbers, as its first commit. It must
+//! be a transcript like any other, so it may not end between a call and its result. Costs, started calls and
+//! open questions stay with the other chat.
 
 use std::sync::Arc;
 
@@ -10,13 +10,13 @@ use crate::chat::Chat;
 use crate::ids::{CallUid, ChatId, InboxSeq, MessageId, StepId, Version};
 use crate::message::{Body, Message};
 
-/// A transcript cannot be taken up here.
+/// The transcript cannot be forked here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("call {0} has no result yet at that point")]
 pub struct UnansweredCall(pub CallUid);
 
-/// The step that comes next for whoever takes a transcript up that ends like this. `tail` begins with its newest reply,
-/// if there is one: only calls of that one can be without a result.
+/// The next step of a fork with this end. `tail` begins with the newest reply, if there is one: only its
+/// calls can lack a result.
 pub fn next_step(tail: &[Arc<Message>]) -> Result<StepId, UnansweredCall> {
     let is_answered = |uid: CallUid| {
         let answers = |message: &Arc<Message>| matches!(&message.body, Body::Result(result) if result.call == uid);
@@ -33,9 +33,9 @@ pub fn next_step(tail: &[Arc<Message>]) -> Result<StepId, UnansweredCall> {
     }
 }
 
-/// A new chat like `chat` whose newest message is `newest`, and whose next step is `step`. It has seen one commit: the
-/// one that took the messages over. Its receipts are counted on from `obeyed`, the other chat's newest: messages that were
-/// taken over carry theirs, and none may be given twice.
+/// A new chat like `chat` with the newest message `newest` and the next step `step`. Its version is 1: the
+/// commit that copied the messages. Its receipts continue after `obeyed`, the other chat's newest, because
+/// copied messages carry theirs and no receipt may be given twice.
 #[must_use]
 pub fn fork(chat: Chat, newest: MessageId, step: StepId, obeyed: InboxSeq) -> Chat {
     Chat { newest, step, obeyed, version: Version(1), ..chat }

@@ -1,14 +1,14 @@
-//! Who may ask a provider now.
+//! Admission control for provider calls, one governor per credential.
 //!
-//! Chats do not know of each other, but their key does: what one is told with a 429 holds for all, and a thousand that
-//! come back at the same instant make the next outage. So there is one governor for each credential. It keeps the door
-//! shut for everybody as long as anybody was told to stay away, leaves a broken model alone (a [`Breaker`] each), lets
-//! only so many through at once, and after an outage begins with one and lets in one more for each that got an answer.
-//! Whoever finds no place waits in line, first come, first served. A chat asks for one thing at a time, so that is also
-//! fair between chats.
+//! Chats do not know of each other, but they share a key: a 429 for one holds for all, and a thousand retries
+//! at the same instant make the next outage. So each credential has one governor. It blocks all attempts
+//! until the time a provider asked for, leaves a broken model alone (one [`Breaker`] per model), bounds
+//! concurrent attempts, and after an outage starts with one attempt and admits one more for each that got an
+//! answer. Attempts over the bound queue, first come, first served. A chat makes one attempt at a time, so
+//! the queue is also fair between chats.
 //!
-//! A door that is shut has a time, and that is handed up to be stored: a takeover obeys it. A place in line has none, and
-//! is forgotten with the process.
+//! A block ends at a known time, which the caller stores, so that a takeover observes it too. A position in
+//! the queue has no time, and is lost with the process.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub struct GovernorLimits {
     pub at_once_max: usize,
     /// Attempts that may be opening at the same time after an outage: 1. Each that gets an answer lets in one more.
     pub ramp_from: usize,
-    /// So many at the same time are no ramp any more: 64.
+    /// The ramp ends at this many concurrent openings: 64.
     pub ramp_max: usize,
 }
 
@@ -44,56 +44,56 @@ pub struct Governor {
     limits: GovernorLimits,
     retry: RetryLimits,
     breaker: BreakerLimits,
-    /// Nobody goes before this.
+    /// No attempt is admitted before this time.
     until: Timestamp,
-    /// The error that said so.
+    /// The error that set it.
     refusal: Option<ProviderError>,
-    /// Refusals in a row for asking too often. Those that were under way together count as one.
+    /// Rate-limit refusals in a row. Refusals of concurrent attempts count as one.
     strikes: u32,
-    /// How many outages there were. An attempt tells something about the last one only if it began after it.
+    /// The number of outages. Only an attempt that began after the last one tells something about it.
     outages: u64,
-    /// How many may be opening at once, while that is few.
+    /// The bound on concurrent openings while ramping up.
     ramp: Option<usize>,
     opening: usize,
     running: usize,
     line: BTreeSet<QueueTicket>,
     breakers: BTreeMap<ModelId, Breaker>,
-    /// The newest failure of each model whose breaker counts one.
+    /// The newest failure per model, while its breaker counts one.
     failures: BTreeMap<ModelId, ProviderError>,
 }
 
-/// A place in line. Whoever has the lower number came first.
+/// A position in the queue. Lower numbers are served first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QueueTicket(pub u64);
 
-/// The answer to whoever wants to ask a provider.
+/// The answer to a request for a permit.
 #[derive(Debug)]
 pub enum PermitDecision {
-    /// Go. Hand the pass back at the end.
+    /// Make the attempt, and return the permit at its end.
     Go(AttemptPermit),
-    /// There is no room: wait in line.
+    /// The bound is reached: wait in the queue.
     InLine,
-    /// Nobody may go now.
+    /// No attempt may begin before this time.
     NotBefore(Blocked),
 }
 
-/// A door that is shut.
+/// A credential or model that is blocked for a while.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Blocked {
     /// Until when.
     pub until: Timestamp,
-    /// Which one.
+    /// What is blocked.
     pub door: BlockScope,
-    /// The newest error that it is shut for.
+    /// The newest error that caused the block.
     pub error: ProviderError,
 }
 
-/// What can be shut.
+/// What a block covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BlockScope {
-    /// The credential: it asked too often, or was told to stay away.
+    /// The credential: rate-limited, or told to retry later.
     Credential,
-    /// The model: it fails everybody.
+    /// The model: it fails for all chats.
     Model,
 }
 
@@ -121,12 +121,12 @@ pub enum AttemptEnd<'a> {
     Answered,
     /// With this.
     Broke(&'a ProviderError),
-    /// It was stopped before it could tell.
+    /// It was stopped before the outcome was known.
     Untold,
 }
 
 impl Governor {
-    /// A governor of whom nobody has asked anything.
+    /// A new governor without history.
     #[must_use]
     pub fn new(limits: &Limits) -> Self {
         Self {
@@ -146,10 +146,10 @@ impl Governor {
         }
     }
 
-    /// Which door to a model is shut, if one is. To ask changes nothing.
+    /// What blocks this model now, if anything. Changes nothing.
     #[must_use]
     pub fn shut(&self, model: &ModelId, now: Timestamp) -> Option<Blocked> {
-        // A time further off than any wait of ours was set before the clock was put back: it means nothing now.
+        // A time further off than any wait of ours was set before the clock was set back, and is ignored.
         let wait_max = self.retry.retry_after_max.max(self.retry.delay_max);
         let key = (now < self.until && self.until.since(now) <= wait_max).then_some(self.until);
         let (until, door, error, usual) = match key {
@@ -163,8 +163,9 @@ impl Governor {
         Some(Blocked { until, door, error })
     }
 
-    /// Asks to go, or takes `place` in line and asks again whenever [`Self::called`] names it. `jitter` is drawn from
-    /// `0..1`: those who find a door shut shall not come back at the same instant.
+    /// Requests a permit. If the answer is [`PermitDecision::InLine`], `place` is queued: ask again whenever
+    /// [`Self::called`] names it. `jitter` is drawn from `0..1`, so that blocked attempts do not all return
+    /// at the same instant.
     pub fn ask(&mut self, place: QueueTicket, model: &ModelId, now: Timestamp, jitter: f64) -> PermitDecision {
         if let Some(Blocked { until, door, error }) = self.shut(model, now) {
             self.line.remove(&place);
@@ -185,12 +186,12 @@ impl Governor {
         PermitDecision::Go(AttemptPermit { model: model.clone(), outages: self.outages, opened: false, spoke: false })
     }
 
-    /// Gives up a place in line.
+    /// Leaves the queue.
     pub fn leave(&mut self, place: QueueTicket) {
         self.line.remove(&place);
     }
 
-    /// Whose turn it is to ask again.
+    /// The tickets that should ask again now.
     pub fn called(&self) -> impl Iterator<Item = QueueTicket> {
         let room = self.limits.at_once_max.max(1).saturating_sub(self.running);
         let room = match self.ramp {
@@ -200,7 +201,7 @@ impl Governor {
         self.line.iter().copied().take(room)
     }
 
-    /// An attempt's answer has begun: whatever it becomes, the credential is welcome again.
+    /// An attempt's answer has begun: whatever becomes of it, the provider accepts the credential again.
     pub fn opened(&mut self, pass: &mut AttemptPermit) {
         if !pass.opened {
             pass.opened = true;
@@ -209,7 +210,7 @@ impl Governor {
         }
     }
 
-    /// The first of an attempt's content has come: its model answers, and nobody need wait until it has said all.
+    /// An attempt's first content has come: its model answers, and other attempts need not wait for its end.
     pub fn spoke(&mut self, pass: &mut AttemptPermit) {
         if !pass.spoke {
             pass.spoke = true;
@@ -217,8 +218,8 @@ impl Governor {
         }
     }
 
-    /// Takes a pass back, and what its attempt came to. `jitter` is the one that the attempt's own wait is drawn with, so
-    /// that somebody who is alone waits once.
+    /// Takes a permit back with the attempt's outcome. `jitter` is the number the attempt's own wait was
+    /// drawn with, so that a lone chat waits once.
     pub fn ended(&mut self, pass: AttemptPermit, how: AttemptEnd<'_>, now: Timestamp, jitter: f64) {
         self.running -= 1;
         self.opening -= usize::from(!pass.opened);
@@ -251,11 +252,11 @@ impl Governor {
         }
     }
 
-    /// Shuts the key's door if that is what an error asks for.
+    /// Blocks the credential if the error asks for it.
     fn refused(&mut self, error: &ProviderError, outages: u64, now: Timestamp, jitter: f64) -> bool {
         let is_news = outages == self.outages;
         let wait = match (error.retry, error.kind) {
-            // What is longer than anyone waits unseen is told to a person by the attempt it was told to.
+            // A longer wait is shown to a person by the attempt that received it.
             (Retry::After(wait), _) => wait.min(self.retry.retry_after_max),
             (_, ErrorKind::RateLimit) if is_news => drawn(self.retry.span(self.strikes + 1), jitter),
             (_, ErrorKind::RateLimit) => Duration::ZERO,
@@ -269,7 +270,7 @@ impl Governor {
         true
     }
 
-    /// Somebody got through since the last outage.
+    /// An attempt got through since the last outage.
     fn welcomed(&mut self, outages: u64) {
         if outages == self.outages {
             self.strikes = 0;

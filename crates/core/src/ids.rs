@@ -121,7 +121,7 @@ counted! {
 /// One tool call, by our own count: the step it belongs to and its place in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallUid {
-    /// The step whose reply made the call.
+    /// The step of the reply with the call.
     pub step: StepId,
     /// Its place among the calls of that step, retracted ones included.
     pub ordinal: u16,
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_chat_id_is_refused() {
+    fn a_bad_chat_id_is_refused() {
         for text in
             ["", "abc", "../../etc/passwd0000000000", "zzzzzzzzzzzzzzzzzzzzzzzzzz", "0000000000000000000000000u"]
         {

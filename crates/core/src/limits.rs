@@ -32,9 +32,9 @@ pub struct Limits {
     pub steps_max: u32,
     /// Processes that die while a tool of the turn runs, and none came back since, before the turn is ended: 3.
     pub deaths_max: u32,
-    /// Processes in a row that die with a turn that runs no tool and does not get on, before it is ended: 12. Waiting for a
-    /// model kills nothing, so it takes more to be suspected of it: somebody may restart the process, or something else
-    /// in it kills.
+    /// Processes in a row that die with a turn that runs no tool and does not get on, before it is ended: 12.
+    /// Waiting for a model kills no process, so more crashes are needed for suspicion: an operator may
+    /// restart the process, or another chat may kill it.
     pub deaths_waiting_max: u32,
     /// How long a turn may work; waiting for a person does not count: 4 h. Whatever streams or runs then is stopped.
     pub turn_time_max: Duration,
@@ -44,7 +44,7 @@ pub struct Limits {
     pub turn_cost_max: Micros,
     /// In how many replies in a row a turn may make the same calls and get the same results: 5.
     pub same_call_max: u32,
-    /// The same for single tools, by the name the model calls them by. Not listed: as above.
+    /// Overrides of `same_call_max` per tool name, as the model calls it.
     pub same_call_max_by_tool: BTreeMap<String, u32>,
     /// Compactions a turn; more would mean that they do not help: 3.
     pub compactions_max: u32,
@@ -166,7 +166,7 @@ impl Limits {
         self.silence_max / 8
     }
 
-    /// The longest wait that is stored with a chat. One that is longer is nobody's: the clock was another.
+    /// The longest wait that is stored with a chat. A longer one is invalid: the clock was changed.
     #[must_use]
     pub fn wait_max(&self) -> Duration {
         let asked_for = self.retry.retry_after_max.saturating_add(self.retry.delay_base);
@@ -218,7 +218,7 @@ mod tests {
         assert!(limits.breaker.probe_max >= limits.silence_max, "a slow probe is not a lost one");
         assert!(limits.governor.ramp_from > 0 && limits.governor.ramp_from <= limits.governor.ramp_max);
         assert!(limits.governor.ramp_max <= limits.governor.at_once_max);
-        assert!(!limits.breaker.behind_min.is_zero(), "nobody asks again and again");
+        assert!(!limits.breaker.behind_min.is_zero(), "blocked attempts do not poll without a pause");
         assert_eq!(limits.line_bytes_max, limits.frame_bytes_max, "a frame is one line");
         assert!(limits.frame_bytes_max <= limits.draft_bytes_max);
         assert!(limits.draft_bytes_max <= limits.response_bytes_max);

@@ -1,4 +1,4 @@
-//! What a chat consists of once it is committed.
+//! Committed messages and their parts.
 //!
 //! A message is what happened: what a person said, what the model replied, what a tool gave back. It is kept as it
 //! was, with whatever the provider attached to it, because signatures and ids must be echoed to the byte later. What a
@@ -31,7 +31,8 @@ pub struct Message {
     pub sent: Option<SendReceipt>,
 }
 
-/// The request that brought a person's message. It ties what a sender was told to what is in the transcript.
+/// The request that brought a person's message. It ties the receipt its sender got to the message in the
+/// transcript.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SendReceipt {
     /// The number its sender was given when it was accepted.
@@ -121,7 +122,7 @@ pub enum Seal {
     Redacted(String),
 }
 
-/// Who runs a tool.
+/// Where a tool runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RunBy {
     /// A tool of ours, or one a client runs for us: the call needs a [`CallResult`].
@@ -143,7 +144,7 @@ pub struct Call {
     pub input: String,
     /// Whether the input arrived whole. One that did not is never run.
     pub whole: bool,
-    /// Who runs it.
+    /// Where it runs.
     pub run_by: RunBy,
     /// When it began to arrive.
     pub at: Timestamp,
@@ -251,7 +252,7 @@ pub struct ReplyBody {
     pub response_id: Option<String>,
     /// Where attempts were joined.
     pub seams: Vec<Seam>,
-    /// Tools whose calls were cut off and taken back; the model is told.
+    /// Tools with calls that were cut off and retracted; the model is told.
     pub retracted: Vec<String>,
     /// What the provider attached to the message as a whole.
     pub meta: Meta,
@@ -378,8 +379,8 @@ impl CallResult {
         Self { call, tool: tool.into(), verdict, output, began: None, ended, meta: Meta::new() }
     }
 
-    /// When the tool began, and how long it ran, if it came back. Of others nobody knows: they may have been gone long before
-    /// that was noticed.
+    /// When the tool began and how long it ran, if it returned. For others it is unknown: they may have been
+    /// lost long before that was noticed.
     #[must_use]
     pub fn ran(&self) -> Option<(Timestamp, Duration)> {
         let came_back = matches!(self.verdict, CallVerdict::Done | CallVerdict::Error);
@@ -398,7 +399,7 @@ pub enum CallVerdict {
     Denied,
     /// It was stopped or never started because the turn was interrupted.
     Interrupted,
-    /// It was started and nobody knows how it ended.
+    /// It was started and its outcome is unknown.
     Unknown,
 }
 
@@ -456,7 +457,7 @@ pub struct Summary {
 pub enum SummarySource {
     /// The next request would have come too near the limit.
     Automatic,
-    /// Somebody asked.
+    /// A command requested it.
     Asked,
     /// The provider refused a request as too long.
     Overflow,

@@ -12,9 +12,9 @@ use crate::status::Status;
 /// The next thing a driver does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Next {
-    /// Nothing, until somebody speaks.
+    /// Nothing, until a message arrives.
     Rest,
-    /// Nothing, until somebody answers or the deadline passes.
+    /// Nothing, until the answers arrive or the deadline passes.
     Await,
     /// Put the next queued message, or all that steer, into the transcript.
     Begin,
@@ -24,7 +24,7 @@ pub enum Next {
     Reask,
     /// Run the calls that may run.
     RunCalls,
-    /// Every call left needs somebody outside.
+    /// Wait for answers: every call left needs a client or a person.
     Ask,
     /// Summarise.
     Compact,
@@ -34,7 +34,7 @@ pub enum Next {
     Finish(TurnEnd),
 }
 
-/// What a driver of `chat` does next, whose open step has come as far as `draft`.
+/// What the driver of `chat` does next. `draft` is the open step's draft.
 #[must_use]
 pub fn plan(chat: &Chat, draft: Option<&Draft>, limits: &Limits, now: Timestamp) -> Next {
     match chat.status {

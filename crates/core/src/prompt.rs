@@ -1,10 +1,11 @@
-//! What a model is sent.
+//! Prepares prompts: what a model is sent.
 //!
-//! A transcript is what happened, and it may hold anything: calls whose process died, results that came late or twice,
-//! reasoning of another provider, files that are gone. A provider answers a single such flaw with a refusal, for ever,
-//! since the flaw stays where it is. So no request is ever made of the transcript itself. It is made of a [`Prompt`],
-//! which turns *any* sequence of messages into one the target takes, and changes as little as it can: a healthy
-//! transcript comes through whole, and reasoning that is sent is sent to the byte.
+//! A transcript is what happened, and it may hold anything: calls of a process that died, results that came
+//! late or twice, reasoning of another provider, files that are gone. A provider answers a single such flaw
+//! with a refusal, for ever, since the flaw stays where it is. So no request is ever made of the transcript
+//! itself. It is made of a [`Prompt`], which turns *any* sequence of messages into one the target takes, and
+//! changes as little as it can: a healthy transcript comes through whole, and reasoning that is sent is sent
+//! to the byte.
 //!
 //! A prompt is a fold over messages. What was prepared stays prepared: the entries of all closed segments are shared
 //! between requests and never made again, so a step costs what the step said, and the provider finds its cache where it
@@ -46,7 +47,7 @@ pub use sampling::{BadSampling, STOP_BYTES_MAX, STOPS_MAX, Sampling, TEMPERATURE
 pub use schema::{ToolSpec, gemini_schema, normal_schema};
 pub use target::{Target, WireFormat};
 pub use user::{INLINE_BYTES_MAX, told_of};
-pub use validate::{NotOfferable, Violation, offerable, validate};
+pub use validate::{NotOfferable, RequestViolation, offerable, validate};
 
 use crate::ids::{MessageId, ModelId};
 use crate::message::{Body, CallResult, Message, Meta, Reply, Stop, Summary};
@@ -92,7 +93,8 @@ impl Prompt {
         Self::unseeing(target, MessageId(0))
     }
 
-    /// The same, with a line in place of each picture and file up to a message: the target refused a request for them.
+    /// Replaces each image and file up to this message by a line of text: the target refused a request with
+    /// them.
     #[must_use]
     pub fn unseeing(target: Target, unseen: MessageId) -> Self {
         let blind = Target { user_media: Vec::new(), result_media: Vec::new(), ..target.clone() };
@@ -110,7 +112,7 @@ impl Prompt {
         }
     }
 
-    /// Whom it is for.
+    /// The target it is for.
     #[must_use]
     pub const fn target(&self) -> &Target {
         &self.target

@@ -1,36 +1,36 @@
-//! Chats that their processes die of.
+//! Quarantine: chats that crash their process.
 //!
-//! After a crash every chat goes on, and one that caused it causes it again. So a process that takes a chat up in the
-//! middle of its work writes that down before it works on it. Three times with a tool started and none that came back
-//! since, or a dozen times in a row without anything new said or done, and the chat is not taken up again: its turn fails
-//! with a reason, others go on, and the next message releases it. Running a tool can kill; waiting for a model mostly does
-//! not, so a turn that only waited when its processes died is suspected later.
+//! After a crash every chat resumes, and a chat that caused the crash causes it again. So a process that
+//! takes a chat over in the middle of its work commits that before it works on it. After three takeovers with
+//! a started tool and no tool result since, or a dozen in a row without any progress, the chat is not
+//! resumed: its turn fails with a reason, other chats go on, and the next message releases it. Tools can kill
+//! a process; waiting for a model mostly does not, so a turn that only waited is suspected later.
 //!
-//! Whoever was merely there when the process died for another reason gets on between two deaths, and is not counted: a
-//! single delta is enough, and one result of a tool.
+//! A chat that was only present when the process died for another reason makes progress between two crashes,
+//! which resets the count: one delta or one tool result is enough.
 
 use crate::chat::{CallState, Chat};
 use crate::draft::Draft;
 use crate::ids::{MessageId, StepId};
 use crate::limits::Limits;
 
-/// How often a chat was taken up in the middle of its work, and where it stood then.
+/// Takeovers of a chat in the middle of its work, and its state at the last one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TakeoverCount {
-    /// Times in a row that it stood where it had stood before.
+    /// Takeovers in a row without progress.
     pub still: u32,
-    /// Times in a row that a tool had been started, and none has come back since.
+    /// Takeovers in a row with a started tool, and no tool result since.
     pub in_tools: u32,
     /// The open step.
     pub step: StepId,
-    /// The newest attempt at it that had said something.
+    /// The newest attempt at it that had produced output.
     pub attempt: u32,
     /// The newest message.
     pub newest: MessageId,
 }
 
 impl TakeoverCount {
-    /// The chat is taken up once more.
+    /// Counts one more takeover.
     #[must_use]
     pub fn again(chat: &Chat, draft: Option<&Draft>) -> Self {
         let before = chat.taken;
@@ -48,20 +48,20 @@ impl TakeoverCount {
         }
     }
 
-    /// Whether it may be the one. Then it should be alone until it has got on, or those that are merely there when it
-    /// kills are found as often as it is.
+    /// Whether it may be the cause of the crashes. Then it should run alone until it makes progress;
+    /// otherwise chats that are only present at its crashes are counted as often as it is.
     #[must_use]
     pub const fn is_suspect(&self, limits: &Limits) -> bool {
         self.still.saturating_add(1) >= limits.deaths_waiting_max || self.are_tools_suspect(limits)
     }
 
-    /// Whether its tools may be. Then whatever its model says does not clear it.
+    /// Whether its tools may be the cause. Then output of its model does not clear it.
     #[must_use]
     pub const fn are_tools_suspect(&self, limits: &Limits) -> bool {
         self.in_tools.saturating_add(1) >= limits.deaths_max
     }
 
-    /// Whether that was once too often.
+    /// Whether the limit is reached: the turn must fail.
     #[must_use]
     pub const fn is_deadly(&self, limits: &Limits) -> bool {
         self.still >= limits.deaths_waiting_max || self.in_tools >= limits.deaths_max
@@ -85,7 +85,7 @@ mod tests {
         chat
     }
 
-    /// Takes it up after so many attempts, of which the last has said something, or nothing.
+    /// Takes the chat over after this many attempts; `said` is the output of the last one.
     fn take_up(chat: &mut Chat, attempts: u32, said: &str) -> bool {
         let mut draft = Draft::new(chat.step);
         for number in 1..=attempts {
@@ -100,7 +100,7 @@ mod tests {
         taken.is_deadly(&Limits { deaths_waiting_max: 3, ..Limits::default() })
     }
 
-    /// Three times at the same place are too many; a single delta, or a new turn, begins anew.
+    /// Three takeovers without progress are too many; a delta or a new turn resets the count.
     #[test]
     fn standing_still_is_counted() {
         let mut chat = running();
@@ -114,7 +114,8 @@ mod tests {
         assert_eq!(chat.taken, TakeoverCount::default());
     }
 
-    /// A tool that kills is found out although its model goes on talking; one that comes back clears all.
+    /// A tool that kills its process is found although its model goes on; a result of a tool clears the
+    /// count.
     #[test]
     fn deaths_in_tools_are_counted_until_one_comes_back() {
         let mut chat = running();

@@ -1,8 +1,8 @@
 //! What to do when a provider's stream breaks.
 //!
-//! A broken stream is not a failed answer: people have read part of it, tools in it may be complete, and somebody paid
-//! for it. The ladder asks, best rung first, what of it can go on. The same question is asked by the attempt that saw
-//! the break and by a new process that found the draft in the journal.
+//! A broken stream is not a failed answer: people have read part of it, calls in it may be complete, and it
+//! was paid for. The ladder decides, best rung first, what of it can be kept. The attempt that saw the break
+//! and a new process that found the draft in the journal call the same function.
 
 use crate::delta::{GenerationHandle, Rung};
 use crate::draft::Draft;
@@ -13,7 +13,7 @@ use crate::error::Cause;
 pub struct Capabilities {
     /// Whether the provider keeps generations, and policy lets us use that.
     pub reattach: Reattach,
-    /// Whether an assistant message at the end of a request is gone on with.
+    /// Whether the model continues an assistant message at the end of a request.
     pub prefill: Prefill,
     /// Whether the provider goes on from this very draft, sent back as it came.
     pub echo: Echo,
@@ -22,12 +22,12 @@ pub struct Capabilities {
 /// Whether a lost generation can be found again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Reattach {
-    /// It is gone with its connection.
+    /// It is lost with its connection.
     #[default]
     No,
     /// The provider keeps it for a while.
     Yes,
-    /// It does, and showed that it lives while it was silent: whoever thinks for long need not say so.
+    /// The provider keeps it, and sent pings while it was silent: a long thought needs no output.
     Alive,
 }
 
@@ -41,18 +41,18 @@ pub enum Prefill {
     Yes,
 }
 
-/// Whether a draft can be sent back as it came, for its provider to go on: the provider's own tools had the last word,
-/// and nothing of it is half said.
+/// Whether a draft can be sent back unchanged for its provider to continue: it ends with the provider's own
+/// tools, and no part of it is incomplete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Echo {
     /// It cannot.
     #[default]
     No,
-    /// It can. What those tools found is paid for, and is not asked for again.
+    /// It can. The results of those tools are paid for and are not requested again.
     Yes,
 }
 
-/// What the policy still allows on the current model.
+/// The attempts that the retry policy still allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RetryBudget {
     /// Another attempt.
@@ -77,7 +77,7 @@ pub enum Recovery {
     Continue {
         /// Calls to take back first.
         retract: Vec<u16>,
-        /// How the model is brought to go on.
+        /// How the model is made to continue.
         how: Continuation,
     },
     /// Take everything back and ask the same again.
@@ -91,7 +91,7 @@ pub enum Recovery {
     GiveUp,
 }
 
-/// How a model is brought to go on.
+/// How a model is made to continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Continuation {
     /// The request ends with what was said.
@@ -114,13 +114,13 @@ pub enum FallBackCarry {
     Nothing,
 }
 
-/// Climbs the ladder.
+/// Chooses the best rung of the ladder that is possible.
 #[must_use]
 pub fn plan(draft: &Draft, cause: Cause, can: Capabilities, budget: RetryBudget) -> Recovery {
-    // Complete calls cost nothing to keep, so not even an empty purse stands in their way. A refusal comes before any
-    // output, so whatever the draft holds then is of an earlier attempt, and still counts.
+    // Complete calls cost nothing to keep, so a spent budget does not matter. A refusal comes before any
+    // output, so what the draft holds then is from an earlier attempt, and still counts.
     let open: Vec<u16> = draft.open_calls().map(|call| call.uid.ordinal).collect();
-    // A generation that ended in failure, or that its provider no longer has, is not there to be found again.
+    // A generation that failed, or that its provider no longer has, cannot be re-attached.
     let is_over = ends_generation(cause) || found_dumb(draft, cause, can.reattach);
     let reattach = can.reattach != Reattach::No && !is_over && budget == RetryBudget::Left;
     if let Some(handle) = draft.handle().filter(|_| reattach) {
@@ -159,7 +159,7 @@ fn found_dumb(draft: &Draft, cause: Cause, reattach: Reattach) -> bool {
     found && draft.current_bytes() == 0 && is_proof
 }
 
-/// How this model is brought to go on.
+/// How this model is made to continue.
 #[must_use]
 pub const fn continuation(can: Capabilities) -> Continuation {
     match can.prefill {

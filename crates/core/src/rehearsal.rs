@@ -35,7 +35,7 @@ pub use wish::wish;
 /// What a driver does next.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Deed {
-    /// Nothing: it is somebody else's turn.
+    /// Nothing: the chat waits for a command or an answer.
     Rest,
     /// The draft grows. Each delta fits behind the one before.
     Journal(Vec<Delta>),
@@ -49,7 +49,7 @@ pub fn tiny_limits() -> Limits {
     Limits { steps_max: 4, same_call_max: 2, queue_len_max: 3, compactions_max: 2, ..Limits::default() }
 }
 
-/// What a driver of `chat` does at `at`, whose draft is `draft`.
+/// What the driver of `chat` does at `at`. `draft` is the open draft.
 #[must_use]
 pub fn deed(chat: &Chat, draft: Option<&Draft>, limits: &Limits, at: Timestamp, dice: &mut Dice) -> Deed {
     let mut change = Change::new(chat, at);
@@ -174,7 +174,7 @@ fn run_call<'c, 'a>(change: &'c mut Change<'a>, chat: &Chat, at: Timestamp, dice
     }
 }
 
-/// A summary that somebody asked for: it is there, there was nothing to summarise, or it failed.
+/// A requested summary: it was made, there was nothing to summarise, or it failed.
 fn compact<'c, 'a>(change: &'c mut Change<'a>, chat: &Chat, at: Timestamp, dice: &mut Dice) -> &'c mut Change<'a> {
     match dice.below(4) {
         0 | 1 => summarise(change, chat, at, SummarySource::Asked),

@@ -1,12 +1,12 @@
-//! Whether to try again, and when.
+//! Whether to retry, and when.
 //!
-//! Trying again is how a chat survives a bad minute at a provider, and how a thousand chats make that minute an hour.
-//! So every wait is drawn by lot over the whole span (full jitter), a Retry-After is obeyed, and a budget ends it. The
-//! budget is by progress: an attempt that brought some of the answer earns part of it back, an attempt that brought
-//! nothing does not, and totals in attempts, idle time and money hold whatever happens.
+//! Retries carry a chat over a bad minute at a provider, and retries of a thousand chats make that minute an
+//! hour. So every wait is drawn from the whole span (full jitter), a Retry-After is observed, and a budget
+//! ends it. The budget depends on progress: an attempt that brought part of the answer earns some of it back,
+//! an attempt that brought nothing does not, and totals in attempts, idle time and money always hold.
 //!
-//! Nothing here waits or draws. The shell measures, draws a number in `0..1` and stores the verdict as *not before*, so
-//! that a takeover obeys it too.
+//! Nothing here waits or draws. The caller measures, draws a number in `0..1` and stores the decision as *not
+//! before*, so that a takeover observes it too.
 
 use std::fmt;
 use std::time::Duration;
@@ -27,10 +27,10 @@ pub use breaker::{Breaker, BreakerDecision, BreakerLimits, ModelHealth};
 pub struct RetryLimits {
     /// Failed attempts without progress: 8. With the waits below that is about two minutes of trying.
     pub tries_max: u32,
-    /// Attempts in all, over all models, with progress or without: 24. At so many, none is made of the step any more.
+    /// Attempts in all, over all models, with progress or without: 24. At the limit the step fails.
     pub attempts_max: u32,
-    /// In which nothing comes of one model, in waits and at the end of attempts: 20 minutes. How long an answer takes that
-    /// comes is not their business.
+    /// Time without output from one model, in waits and at the end of attempts: 20 minutes. Time in which an
+    /// answer streams does not count.
     pub time_max: Duration,
     /// What all attempts together may cost, over all models: 10 units.
     pub cost_max: Micros,
@@ -90,8 +90,9 @@ pub enum AttemptProgress {
 }
 
 impl RetrySpent {
-    /// Counts one more failed attempt, which was silent for so long at its end. Output earns half of the tries back, and
-    /// the time in which any came is not counted: whoever spoke for an hour may be asked for the rest.
+    /// Counts one more failed attempt, which was silent for so long at its end. Output earns half of the
+    /// tries back, and the time in which output came is not counted: a model that streamed for an hour may be
+    /// asked for the rest.
     #[must_use]
     pub fn failed(self, progress: AttemptProgress, silent: Duration, cost: Micros, limits: &RetryLimits) -> Self {
         let tries = match progress {
@@ -154,7 +155,7 @@ pub enum RetryDecision {
 /// Why no further attempt is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GiveUpReason {
-    /// The same request would fail again.
+    /// A repeated request would fail again.
     Permanent,
     /// It failed the second time too.
     Again,
@@ -199,8 +200,8 @@ impl fmt::Display for GiveUpReason {
 
 /// What to do after the last of the `spent` attempts failed and left this remedy. `jitter` is drawn from `0..1`.
 ///
-/// The wait is at most the longest span, or the Retry-After and one base span more: those who were told the same time
-/// shall not come back at the same instant.
+/// The wait is at most the longest span, or the Retry-After and one base span more: chats that got the same
+/// Retry-After do not all return at the same instant.
 #[must_use]
 pub fn decide(retry: Retry, spent: &RetrySpent, limits: &RetryLimits, jitter: f64) -> RetryDecision {
     let drawn = drawn(limits.span(spent.tries), jitter);

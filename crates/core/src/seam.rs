@@ -5,10 +5,11 @@
 //! shown cannot be taken back, so the seam decides how much of the continuation's head is a repeat, drops that, and lets the
 //! rest through.
 //!
-//! The two errors are not equal. A doubled word is ugly and plain to see; a dropped one changes what was said and nobody
-//! notices. So an overlap is dropped only when it is better evidence of a repeat than of a text that repeats itself, and
-//! in doubt everything is kept. Nothing here understands a language: `"the quick"` followed by `"brown fox"` stays
-//! without a space, because `"the quick bro"` followed by `"wn fox"` looks the same.
+//! The two errors are not equal. A doubled word is ugly and plain to see; a dropped one changes what was
+//! said, unnoticed. So an overlap is dropped only when it is better evidence of a repeat than of a text that
+//! repeats itself, and in doubt everything is kept. Nothing here understands a language: `"the quick"`
+//! followed by `"brown fox"` stays without a space, because `"the quick bro"` followed by `"wn fox"` looks
+//! the same.
 //!
 //! Two readers work together. `repeat` compares letters at the very end of the shown text, and `evidence` says what an
 //! overlap there proves. `retrace` compares words with all that was shown, and follows a continuation that began earlier.
@@ -26,11 +27,11 @@ mod tests;
 mod words;
 
 use fence::FenceLine;
-use head::{Head, Look};
-use repeat::Found;
-use retrace::{Course, Drop, Kind, Retrace};
-use shown::Shown;
-use words::Ending;
+use head::{Answerable, TextHead};
+use repeat::FoundRepeat;
+use retrace::{Course, Drop, EndKind, Retrace};
+use shown::ShownText;
+use words::TextEnd;
 
 /// How much of a continuation is held back at most while single letters could still change the decision, in bytes. One that
 /// retraces what was shown word by word is held back as long as it does.
@@ -73,7 +74,7 @@ pub fn join(shown: &str, continuation: &str) -> Joined {
 /// shown, and goes with the joiner.
 #[derive(Clone, Debug)]
 pub struct Joiner {
-    shown: Shown,
+    shown: ShownText,
     retrace: Retrace,
     head: String,
     /// The length of the head at which to look again.
@@ -84,8 +85,8 @@ pub struct Joiner {
 impl Joiner {
     /// Takes all that was shown of the text being continued, and reads it once.
     pub fn new(shown: &str) -> Self {
-        let shown = Shown::new(shown);
-        let kind = if shown.fence().is_some() { Kind::Code } else { Kind::Prose };
+        let shown = ShownText::new(shown);
+        let kind = if shown.fence().is_some() { EndKind::Code } else { EndKind::Prose };
         let retrace = Retrace::new(shown.share(), kind);
         Self { shown, retrace, head: String::new(), look_at: 1, decided: false }
     }
@@ -98,14 +99,14 @@ impl Joiner {
             return Some(self.cut(Cut::NOTHING));
         }
         let was_open = self.retrace.is_open();
-        let course = self.retrace.read(&self.head, Ending::Open);
+        let course = self.retrace.read(&self.head, TextEnd::Open);
         let is_news = was_open && course != Course::Open;
         let is_full = self.head.len() >= self.held_bytes_max(course);
         if !is_full && (course == Course::Open || (!is_news && self.head.len() < self.look_at)) {
             return None;
         }
         self.look_at = next_look(self.head.len());
-        let cut = if is_full { self.final_cut() } else { self.look(course, &Head::so_far(&self.head)).ok()? };
+        let cut = if is_full { self.final_cut() } else { self.look(course, &TextHead::so_far(&self.head)).ok()? };
         self.decided = true;
         Some(self.cut(cut))
     }
@@ -132,11 +133,11 @@ impl Joiner {
     }
 
     fn final_cut(&mut self) -> Cut {
-        let course = self.retrace.read(&self.head, Ending::Open);
+        let course = self.retrace.read(&self.head, TextEnd::Open);
         let bound = self.held_bytes_max(course);
         let head = &self.head[..self.head.floor_char_boundary(bound)];
-        let course = self.retrace.read(head, Ending::Whole);
-        let cut = self.look(course, &Head::whole(head)).expect("a head that is whole leaves nothing undecided");
+        let course = self.retrace.read(head, TextEnd::Whole);
+        let cut = self.look(course, &TextHead::whole(head)).expect("a head that is whole leaves nothing undecided");
         match self.retrace.ended(head) {
             Some(drop) if course == Course::Open && drop.bytes > cut.drop => Cut::retraced(drop),
             _ => cut,
@@ -145,14 +146,14 @@ impl Joiner {
 
     /// Letters find where a repeat ends that reaches the end of the shown text. Words find one that is spelled otherwise,
     /// or does not reach it.
-    fn look(&self, course: Course, head: &Head<'_>) -> Look<Cut> {
+    fn look(&self, course: Course, head: &TextHead<'_>) -> Answerable<Cut> {
         let by_letters = || cut(&self.shown, head);
         match course {
             Course::Open | Course::Own => by_letters(),
             Course::Passed(path) => match repeat::find(&self.shown, head, 0)? {
-                Found::Repeat(end) if end >= path.end() => Ok(Cut::drop(end)),
-                Found::Echo => Ok(Cut::NOTHING),
-                Found::Repeat(_) | Found::Nothing => {
+                FoundRepeat::Repeat(end) if end >= path.end() => Ok(Cut::drop(end)),
+                FoundRepeat::Echo => Ok(Cut::NOTHING),
+                FoundRepeat::Repeat(_) | FoundRepeat::Nothing => {
                     self.retrace.passed(&path, head)?.map_or_else(by_letters, |drop| Ok(Cut::retraced(drop)))
                 }
             },
@@ -197,7 +198,7 @@ impl Cut {
     }
 }
 
-fn cut(shown: &Shown, head: &Head<'_>) -> Look<Cut> {
+fn cut(shown: &ShownText, head: &TextHead<'_>) -> Answerable<Cut> {
     let lead = head.skip_space(0)?;
     let fence = FenceLine::at(head, lead)?;
     if let Some(line) = &fence
@@ -205,7 +206,7 @@ fn cut(shown: &Shown, head: &Head<'_>) -> Look<Cut> {
     {
         return Ok(Cut::drop(end));
     }
-    if let Found::Repeat(end) = repeat::find(shown, head, 0)? {
+    if let FoundRepeat::Repeat(end) = repeat::find(shown, head, 0)? {
         return Ok(Cut::drop(end));
     }
     match fence {
@@ -215,7 +216,7 @@ fn cut(shown: &Shown, head: &Head<'_>) -> Look<Cut> {
 }
 
 /// Shown ends in the middle of a fence line, or right behind it, and the continuation begins that line again.
-fn fence_begun_again(shown: &Shown, head: &Head<'_>, line: &FenceLine) -> Option<usize> {
+fn fence_begun_again(shown: &ShownText, head: &TextHead<'_>, line: &FenceLine) -> Option<usize> {
     let begun = shown.last_line().trim();
     // A language is never named on a closing fence: this one opens another.
     let another = shown.closes_fence() && !line.bare;
@@ -224,7 +225,7 @@ fn fence_begun_again(shown: &Shown, head: &Head<'_>, line: &FenceLine) -> Option
 }
 
 /// The continuation begins with a fence line: it re-opens the fence shown is in, or closes it, or opens the first one.
-fn at_fence(shown: &Shown, head: &Head<'_>, line: &FenceLine) -> Look<Cut> {
+fn at_fence(shown: &ShownText, head: &TextHead<'_>, line: &FenceLine) -> Answerable<Cut> {
     if let Some(open) = shown.fence()
         && line.fence.matches(open)
         && !shown.ends_with_marker()
@@ -235,7 +236,7 @@ fn at_fence(shown: &Shown, head: &Head<'_>, line: &FenceLine) -> Look<Cut> {
             // The fence line itself was shown: all from there on is a repeat, however short.
             return Ok(Cut::drop(line.start + again));
         }
-        if let Found::Repeat(end) = repeat::find(shown, head, line.end)? {
+        if let FoundRepeat::Repeat(end) = repeat::find(shown, head, line.end)? {
             return Ok(Cut::drop(end));
         }
         if reopens && !head.char_at(line.end)?.is_some_and(glyph::extends) {
@@ -250,7 +251,7 @@ fn at_fence(shown: &Shown, head: &Head<'_>, line: &FenceLine) -> Look<Cut> {
 
 /// Without a repeat only white space can be doubled, and only in prose: `"word "` and `" next"`, or an empty line after
 /// an empty line. Space at the beginning of a line is indentation and is kept; in code all space is.
-fn doubled_space(shown: &Shown, head: &Head<'_>) -> Look<Cut> {
+fn doubled_space(shown: &ShownText, head: &TextHead<'_>) -> Answerable<Cut> {
     if shown.fence().is_some() {
         return Ok(Cut::NOTHING);
     }

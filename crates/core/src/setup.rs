@@ -1,7 +1,8 @@
-//! What a chat has of its own beside its agent, given when it was made.
+//! The setup of a chat: instructions, client tools and metadata, given at creation.
 //!
-//! An agent is the operator's, and one agent serves many chats. What differs from chat to chat, such as who the person is
-//! or which tools their client runs, belongs to the chat: it is stored with it, bounded, and never changes.
+//! An agent is the operator's, and one agent serves many chats. What differs from chat to chat, such as the
+//! user's name or the tools of their client, belongs to the chat: it is stored with it, bounded, and never
+//! changes.
 
 use std::collections::BTreeMap;
 

@@ -14,14 +14,14 @@ use Verb::{
 /// Where a chat stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Status {
-    /// Nothing to do until somebody speaks.
+    /// Nothing to do until a message arrives.
     #[default]
     Idle,
     /// A turn is under way.
     Running,
     /// A turn is being stopped; what was shown is being kept.
     Interrupting,
-    /// A turn rests until somebody outside answers: a client tool, an approval.
+    /// A turn rests until an answer arrives: a client tool's result, an approval.
     Awaiting,
     /// The last turn ended with an error.
     Failed,
@@ -70,7 +70,7 @@ pub enum Verb {
     Begin,
     /// The driver: commit a reply, a result, an attempt.
     Commit,
-    /// The driver: rest until somebody answers.
+    /// The driver: rest until an answer arrives.
     Ask,
     /// The driver: everything asked is answered, or too late.
     Resume,

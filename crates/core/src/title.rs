@@ -1,8 +1,8 @@
-//! What a chat is called until somebody gives it a name.
+//! The title of a chat that has not been renamed.
 
 use crate::message::Part;
 
-/// How long a name is that nobody chose.
+/// The longest automatic title, in characters.
 const TITLE_CHARS_MAX: usize = 60;
 
 /// The beginning of what a person said, on one line.

@@ -65,7 +65,7 @@ pub fn truncate(text: &str, budget: usize) -> Cow<'_, str> {
     })
 }
 
-/// The same with another note, made of how many bytes are missing.
+/// Truncates with a note made from the number of missing bytes.
 #[must_use]
 pub fn truncate_noting(text: &str, budget: usize, note: impl FnOnce(usize) -> String) -> Cow<'_, str> {
     if fits(text, budget) {

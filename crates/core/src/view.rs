@@ -18,7 +18,7 @@ use crate::message::Message;
 use crate::setup::Setup;
 use crate::status::{Status, Verb};
 
-/// How much of a chat somebody has seen. Opaque to clients; written as text on wires.
+/// A reader's position in a chat. Opaque to clients; written as text on wires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, PartialOrd, Ord)]
 pub struct Cursor {
     /// All commits up to this one.
@@ -72,7 +72,7 @@ pub enum Event {
 /// A numbered delta of a draft, as it is journalled.
 #[derive(Debug, Clone, PartialEq)]
 pub struct JournalRow {
-    /// Whose draft.
+    /// The step of the draft.
     pub step: StepId,
     /// Its number there.
     pub seq: Seq,
@@ -84,9 +84,9 @@ pub struct JournalRow {
 
 /// Everything about a chat that is neither message nor draft. Files in the queue are without their bytes.
 ///
-/// A command is accepted before the driver obeys it. Readers are shown the chat with what was accepted: the message stands
-/// in the queue, and the chat does not look idle. So whoever was told that a message is accepted finds it, wherever they
-/// look next.
+/// A command is accepted before the driver obeys it. Readers see the chat with accepted commands: the message
+/// is in the queue, and the chat does not look idle. So a sender finds an accepted message in every later
+/// read.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Standing {
     /// As of this commit.
@@ -101,20 +101,20 @@ pub struct Standing {
     pub status: Status,
     /// The newest command that is taken into account here.
     pub received: InboxSeq,
-    /// Receipts of messages that were accepted and whose turn is not over: of the turn under way first, then of those that
-    /// wait.
+    /// Receipts of accepted messages without a finished turn: those of the turn under way first, then the
+    /// queued ones.
     pub unanswered: Vec<InboxSeq>,
     /// Whether it is put away.
     pub archived: bool,
     /// Whether whatever is exchanged with providers for it is recorded.
     pub debug: bool,
-    /// Who waits.
+    /// Queued messages.
     pub queue: Vec<QueuedMessage>,
-    /// Calls that wait for somebody outside and can be answered now.
+    /// Calls that a client or a person can answer now.
     pub asks: Vec<OpenCall>,
     /// Until when they do, at most.
     pub awaits_until: Option<Timestamp>,
-    /// Calls whose tools run and have shown something of their work.
+    /// Calls with a running tool that has reported progress.
     pub progress: Vec<OpenCall>,
     /// Why the next attempt waits, and how long.
     pub retry: Option<RetryWait>,
@@ -161,7 +161,7 @@ impl Standing {
     }
 }
 
-/// Who waits, with those who will once the driver has come to them.
+/// The queue as it will be once the driver has applied the pending commands.
 fn queue_behind<'a>(chat: &Chat, pending: impl Iterator<Item = &'a InboxCommand>) -> Vec<QueuedMessage> {
     let mut queue: Vec<QueuedMessage> = chat.queue.iter().map(QueuedMessage::without_bytes).collect();
     for inbound in pending {
@@ -200,7 +200,7 @@ pub enum BadFold {
     /// A delta that is not the next one.
     #[error("delta {got} of step {step} came after {after}")]
     Gap {
-        /// Whose.
+        /// The step of the draft.
         step: StepId,
         /// The newest one seen.
         after: Seq,

@@ -17,7 +17,7 @@ use everturn::core::limits::Limits;
 use everturn::core::prompt::ToolSpec;
 use everturn::providers::anthropic::Anthropic;
 use everturn::providers::catalogue::Catalogue;
-use everturn::providers::gemini::{Gemini, Kept};
+use everturn::providers::gemini::{Gemini, GoogleRetention};
 use everturn::providers::http::Http;
 use everturn::providers::openai::OPENAI;
 use everturn::providers::openai_chat::OpenAiChat;
@@ -63,7 +63,7 @@ pub fn provide(builder: Builder, variable: impl Fn(&str) -> Option<String> + Cop
     let anthropic = Anthropic::usual(http.clone(), shared.clone(), variable)?;
     let responses = OpenAiResponses::usual(http.clone(), shared.clone(), variable)?;
     let chat = OpenAiChat::compatible("chat", &OPENAI, http.clone(), shared, variable)?;
-    let gemini = Gemini::usual(http, variable)?.with_catalogue(catalogue).with_kept(Kept::Background);
+    let gemini = Gemini::usual(http, variable)?.with_catalogue(catalogue).with_kept(GoogleRetention::Background);
     #[cfg(feature = "sabotage")]
     let (anthropic, responses, chat, gemini) = {
         use super::sabotage::Lossy;

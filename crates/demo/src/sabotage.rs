@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use everturn::core::delta::{Delta, GenerationHandle};
 use everturn::core::error::ProviderError;
 use everturn::core::prompt::Request;
-use everturn::providers::{Frame, Frames, ModelFacts, Provider, Server};
+use everturn::providers::{Frame, FrameStream, ModelFacts, Provider, ServerAddress};
 use futures_util::StreamExt as _;
 
 const VARIABLE: &str = "EVERTURN_SABOTAGE";
@@ -36,7 +36,7 @@ impl<P> Lossy<P> {
     }
 }
 
-fn tampered(frames: Frames) -> Frames {
+fn tampered(frames: FrameStream) -> FrameStream {
     static DONE: AtomicBool = AtomicBool::new(false);
     let loses = is("lose-delta");
     let place = |place: &mut u32, frame: Result<Frame, ProviderError>| {
@@ -56,7 +56,7 @@ impl<P: Provider> Provider for Lossy<P> {
         self.0.name()
     }
 
-    fn server(&self) -> Option<Server> {
+    fn server(&self) -> Option<ServerAddress> {
         self.0.server()
     }
 
@@ -64,11 +64,11 @@ impl<P: Provider> Provider for Lossy<P> {
         self.0.facts(model)
     }
 
-    async fn open(&self, request: Request) -> Result<Frames, ProviderError> {
+    async fn open(&self, request: Request) -> Result<FrameStream, ProviderError> {
         self.0.open(request).await.map(tampered)
     }
 
-    async fn reattach(&self, model: &str, handle: &GenerationHandle) -> Result<Frames, ProviderError> {
+    async fn reattach(&self, model: &str, handle: &GenerationHandle) -> Result<FrameStream, ProviderError> {
         self.0.reattach(model, handle).await
     }
 

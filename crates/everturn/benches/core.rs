@@ -23,7 +23,7 @@ use everturn::core::plan::plan;
 use everturn::core::prompt::{Request, Target, WireFormat};
 use everturn::core::recovery::Capabilities;
 use everturn::core::view::{Event, JournalRow, View};
-use everturn::providers::{Frame, Frames, ModelFacts, Provider};
+use everturn::providers::{Frame, FrameStream, ModelFacts, Provider};
 use everturn::stores::{Memory, Store as _};
 use everturn::{Agent, Engine, ToolError, tool};
 use futures_util::{StreamExt as _, stream};
@@ -150,7 +150,7 @@ impl Provider for Fast {
         facts()
     }
 
-    async fn open(&self, _request: Request) -> Result<Frames, ProviderError> {
+    async fn open(&self, _request: Request) -> Result<FrameStream, ProviderError> {
         let frames = self.0.lock().expect("alone").take().expect("asked once");
         Ok(stream::iter(frames).boxed())
     }
@@ -216,7 +216,7 @@ impl Provider for Busy {
         facts()
     }
 
-    async fn open(&self, _request: Request) -> Result<Frames, ProviderError> {
+    async fn open(&self, _request: Request) -> Result<FrameStream, ProviderError> {
         let mut made = self.made.lock().expect("alone");
         *made += 1;
         if *made > self.steps {

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use everturn_core::ids::{ChatId, ModelId};
 use everturn_providers::record::Recorder;
-use everturn_providers::{Provider, Server};
+use everturn_providers::{Provider, ServerAddress};
 use everturn_stores::{Lease, Store, StoreError, StoreExt as _, WriteError};
 use tokio::sync::Semaphore;
 use tokio::task::JoinError;
@@ -148,7 +148,7 @@ impl Shared {
     }
 
     /// The server that requests to a model go to, if they leave the process.
-    pub(crate) fn server_of(&self, model: &ModelId) -> Option<Server> {
+    pub(crate) fn server_of(&self, model: &ModelId) -> Option<ServerAddress> {
         self.providers.get(model.provider())?.server()
     }
 

@@ -8,7 +8,7 @@ pub mod server;
 pub mod shared;
 
 pub use pooler::Pooler;
-pub use server::{Server, Stop};
+pub use server::{PostgresServer, ShutdownMode};
 pub use shared::{database, psql};
 
 use std::io;
@@ -44,13 +44,13 @@ fn run(command: &mut Command) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&stdout).into_owned())
 }
 
-/// Servers refuse to run as root, so they run as nobody then.
+/// Servers refuse to run as root, so they run as an unprivileged user then.
 fn is_root() -> bool {
     use std::os::unix::fs::MetadataExt as _;
     std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
 }
 
-/// A command for a program, as somebody who is not root.
+/// A command that does not run as root.
 fn unprivileged(program: impl AsRef<std::ffi::OsStr>) -> Command {
     if !is_root() {
         return Command::new(program);
@@ -60,7 +60,7 @@ fn unprivileged(program: impl AsRef<std::ffi::OsStr>) -> Command {
     command
 }
 
-/// Gives a directory to whoever [`unprivileged`] is.
+/// Gives a directory to the user of [`unprivileged`].
 fn hand_over(dir: &std::path::Path) -> io::Result<()> {
     if is_root() {
         run(Command::new("chown").arg("nobody").arg(dir))?;
@@ -68,7 +68,7 @@ fn hand_over(dir: &std::path::Path) -> io::Result<()> {
     Ok(())
 }
 
-/// A port that nobody used a moment ago.
+/// A port that was free a moment ago.
 fn free_port() -> io::Result<u16> {
     Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }

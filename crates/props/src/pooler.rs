@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use crate::{Server, free_port, hand_over, unprivileged};
+use crate::{PostgresServer, free_port, hand_over, unprivileged};
 
 /// What to install where it is missing.
 pub const PACKAGE: &str = "pgbouncer";
@@ -25,7 +25,7 @@ impl Pooler {
     }
 
     /// Starts one before a server, with few connections to it.
-    pub fn start(server: &Server) -> io::Result<Self> {
+    pub fn start(server: &PostgresServer) -> io::Result<Self> {
         let dir = std::env::temp_dir().join(format!("everturn-pool-{}-{}", std::process::id(), server.port()));
         std::fs::create_dir_all(&dir)?;
         let port = free_port()?;
@@ -55,7 +55,7 @@ impl Pooler {
 
 impl Drop for Pooler {
     fn drop(&mut self) {
-        // The child may be whoever started it as nobody, and would leave it behind.
+        // The child may be the wrapper that dropped root, and would leave the pooler behind.
         if let Ok(pid) = std::fs::read_to_string(self.dir.join("pid")) {
             let _ = Command::new("kill").arg(pid.trim()).status();
         }

@@ -15,7 +15,7 @@ const PORTS_MAX: u32 = 5;
 
 /// A running server. Dropping it stops it and removes what it stored.
 #[derive(Debug)]
-pub struct Server {
+pub struct PostgresServer {
     bin: PathBuf,
     dir: PathBuf,
     port: u16,
@@ -23,14 +23,14 @@ pub struct Server {
 
 /// How a server is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stop {
+pub enum ShutdownMode {
     /// Connections are closed, everything is written.
     Fast,
     /// As if it had crashed.
     Immediate,
 }
 
-impl Server {
+impl PostgresServer {
     /// Starts a server in a new directory.
     pub fn start() -> io::Result<Self> {
         static STARTED: AtomicU32 = AtomicU32::new(0);
@@ -54,7 +54,7 @@ impl Server {
             server.port = free_port()?;
             match server.start_again() {
                 Err(error) if left == 0 => return Err(error),
-                Err(_) => {} // Somebody was faster.
+                Err(_) => {} // Another process was faster.
                 Ok(()) => break,
             }
         }
@@ -74,10 +74,10 @@ impl Server {
     }
 
     /// Stops it for the time being.
-    pub fn stop(&self, how: Stop) -> io::Result<()> {
+    pub fn stop(&self, how: ShutdownMode) -> io::Result<()> {
         let mode = match how {
-            Stop::Fast => "fast",
-            Stop::Immediate => "immediate",
+            ShutdownMode::Fast => "fast",
+            ShutdownMode::Immediate => "immediate",
         };
         run(self.pg_ctl().args(["-w", "-m", mode, "stop"])).map(drop)
     }
@@ -96,10 +96,10 @@ impl Server {
         if status.success() { Ok(()) } else { Err(io::Error::other(format!("pg_ctl start ended with {status}"))) }
     }
 
-    /// Has it stand still: whoever asks it something hears nothing, and connections stay as they are.
+    /// Freezes the server: queries get no answer, and connections stay open.
     pub fn freeze(&self) -> io::Result<()> {
         let first = self.pid()?;
-        signal("STOP", std::slice::from_ref(&first))?; // So that nobody is born any more.
+        signal("STOP", std::slice::from_ref(&first))?; // So that no new backend starts.
         signal("STOP", &children_of(&first)?)
     }
 
@@ -117,14 +117,14 @@ impl Server {
 
     /// Makes a standby of it, which only reads until it is told to be the primary (`SELECT pg_promote()`).
     pub fn stand_by(&self) -> io::Result<()> {
-        self.stop(Stop::Fast)?;
+        self.stop(ShutdownMode::Fast)?;
         let signal = self.dir.join("data/standby.signal");
         std::fs::write(&signal, "")?;
         hand_over(&signal)?;
         self.start_again()
     }
 
-    /// Has it speak TLS, as whoever this certificate is of; both are PEM.
+    /// Switches TLS on with this certificate and key; both are PEM.
     pub fn encrypt(&self, certificate: &str, key: &str) -> io::Result<()> {
         let data = self.dir.join("data");
         for (name, text) in [("server.crt", certificate), ("server.key", key)] {
@@ -134,11 +134,11 @@ impl Server {
             hand_over(&path)?;
         }
         shared::psql(&self.url("postgres"), "ALTER SYSTEM SET ssl = on")?;
-        self.stop(Stop::Fast)?;
+        self.stop(ShutdownMode::Fast)?;
         self.start_again()
     }
 
-    /// Leaves it running, for somebody else to stop with the script this returns.
+    /// Leaves it running; the returned script stops it.
     pub(crate) fn leave(self) -> String {
         let mut stop = self.pg_ctl();
         stop.args(["-w", "-m", "immediate", "stop"]);
@@ -158,10 +158,10 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for PostgresServer {
     fn drop(&mut self) {
         let _ = self.thaw(); // One that stands still does not hear that it is to stop.
-        let _ = self.stop(Stop::Immediate); // It may be stopped already.
+        let _ = self.stop(ShutdownMode::Immediate); // It may be stopped already.
         // A run of all tests leaves hundreds of databases: removing their files takes minutes on some disks.
         let mut remove = Command::new("rm");
         remove.arg("-rf").arg(&self.dir).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

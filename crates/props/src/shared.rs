@@ -1,8 +1,9 @@
-//! One server for all tests, and a database of its own for each.
+//! One Postgres server for all tests, and a database per test.
 //!
-//! Tests run in many processes that know nothing of each other. `EVERTURN_TEST_POSTGRES` may name a server for all of
-//! them; `cargo xtask test` does that. Else whoever comes first starts one, and a small shell loop stops it a few seconds
-//! after the last is gone: files that are locked as long as a process lives say who is still there.
+//! Tests run in many processes that know nothing of each other. `EVERTURN_TEST_POSTGRES` may name a server
+//! for all of them; `cargo xtask test` does that. Otherwise the first process starts one, and a small shell
+//! loop stops it a few seconds after the last process ended: each process holds a lock on a file as long as
+//! it lives.
 
 use std::fs::File;
 use std::io;
@@ -12,9 +13,9 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::{Server, postgres_bin, run};
+use crate::{PostgresServer, postgres_bin, run};
 
-/// The variable that names a server for tests: the URL of a database on it whose user may make others.
+/// The variable that names a server for tests: the URL of a database with a user that may create others.
 pub const VARIABLE: &str = "EVERTURN_TEST_POSTGRES";
 
 /// How many databases may be left before those of processes that are gone are removed.
@@ -76,7 +77,7 @@ fn started() -> io::Result<(String, File)> {
     if let Some(port) = port.filter(|port| TcpStream::connect(("127.0.0.1", *port)).is_ok()) {
         return Ok((url(port), users));
     }
-    let server = Server::start_in(&dir.join("server"))?;
+    let server = PostgresServer::start_in(&dir.join("server"))?;
     let port = server.port();
     std::fs::write(&note, port.to_string())?;
     let stop = server.leave();

@@ -13,8 +13,8 @@ use bytes::Bytes;
 use everturn_providers::anthropic::Messages;
 use everturn_providers::gemini::{GenerateContent, Interaction};
 use everturn_providers::openai_chat::Completions;
-use everturn_providers::openai_responses::{Keeps, Responses};
-use everturn_providers::sse::Bounds;
+use everturn_providers::openai_responses::{ResponseRetention, Responses};
+use everturn_providers::sse::SseBounds;
 use everturn_providers::wire::{Decode, Fold, frames};
 use futures_util::{StreamExt as _, stream};
 
@@ -23,12 +23,12 @@ const ROUNDS: usize = 7;
 /// About what one read of a socket brings.
 const PIECE_BYTES: usize = 16 * 1024;
 /// Wide enough for the longest answer here.
-const BOUNDS: Bounds = Bounds { line_bytes_max: 1 << 20, frame_bytes_max: 4 << 20, response_bytes_max: 1 << 30 };
+const BOUNDS: SseBounds = SseBounds { line_bytes_max: 1 << 20, frame_bytes_max: 4 << 20, response_bytes_max: 1 << 30 };
 
 fn main() {
     let out = Out { json: std::env::args().any(|arg| arg == "--json") };
     out.wire(&ANTHROPIC, || Messages::new("anthropic"));
-    out.wire(&RESPONSES, || Responses::new("openai", Keeps::Nothing));
+    out.wire(&RESPONSES, || Responses::new("openai", ResponseRetention::Nothing));
     out.wire(&CHAT, || Completions::new("openai"));
     out.wire(&GEMINI, || GenerateContent::new("google"));
     out.wire(&INTERACTIONS, || Interaction::new("google"));
@@ -39,7 +39,7 @@ struct Wire {
     name: &'static str,
     /// Before a text, and one piece of it.
     text: [&'static str; 2],
-    /// Before a tool's input, and one piece of it. On a wire whose calls come whole, a call.
+    /// Before a tool's input, and one piece of it. On a wire format with calls in one piece, a call.
     input: [&'static str; 2],
 }
 

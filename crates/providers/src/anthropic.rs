@@ -1,8 +1,9 @@
-//! Anthropic Messages, and whoever speaks it.
+//! Anthropic Messages, and compatible servers.
 //!
-//! The wire is a list of blocks, each begun, filled and ended, between the start and the stop of a message. It cannot be
-//! resumed and knows no key to ask twice safely, so a broken stream is the ladder's to mend. What it demands above all is
-//! that its own blocks come back as they were: signed thinking to the byte, searches with their results, in their places.
+//! The wire is a list of blocks, each begun, filled and ended, between the start and the stop of a message.
+//! It cannot be resumed and has no idempotency key, so the recovery ladder handles a broken stream. Above all
+//! it demands its own blocks back unchanged: signed thinking to the byte, searches with their results, in
+//! their places.
 
 mod classify;
 mod decode;
@@ -22,10 +23,10 @@ pub use decode::Messages;
 
 use crate::catalogue::{Card, Catalogue};
 use crate::endpoint::{Auth, BadEndpoint, Endpoint, NeedsKey, Usual};
-use crate::http::{Call, Http};
-use crate::provider::{Frames, ModelFacts, Provider, Server};
+use crate::http::{Http, HttpCall};
+use crate::provider::{FrameStream, ModelFacts, Provider, ServerAddress};
 
-/// The conversation of a request as this wire writes it down, for whoever keeps it in a file rather than sending it.
+/// The conversation of a request in this wire format, for export to a file.
 #[must_use]
 pub fn written(request: &Request) -> Value {
     request::body(request, &Card::default()).body["messages"].take()
@@ -83,7 +84,7 @@ impl Provider for Anthropic {
         self.endpoint.provider()
     }
 
-    fn server(&self) -> Option<Server> {
+    fn server(&self) -> Option<ServerAddress> {
         Some(self.endpoint.server())
     }
 
@@ -91,13 +92,13 @@ impl Provider for Anthropic {
         self.catalogue.card(self.name(), model).facts(self.name(), WireFormat::Anthropic)
     }
 
-    async fn open(&self, request: Request) -> Result<Frames, ProviderError> {
+    async fn open(&self, request: Request) -> Result<FrameStream, ProviderError> {
         let card = self.catalogue.card(self.name(), request.model.name());
         let thinks = card.facts(self.name(), WireFormat::Anthropic).thinks;
         let sent = request::body(&request, &card);
         let version = self.endpoint.header("anthropic-version").and_then(|version| HeaderValue::from_str(version).ok());
         let version = version.unwrap_or(HeaderValue::from_static(VERSION));
-        let mut call = Call::post(PATH, sent.body).thinking(thinks).with_header("anthropic-version", version);
+        let mut call = HttpCall::post(PATH, sent.body).thinking(thinks).with_header("anthropic-version", version);
         if let Some(betas) = self.betas(sent.beta) {
             call = call.with_header("anthropic-beta", betas);
         }

@@ -1,8 +1,8 @@
-//! What is known about models, as data.
+//! The model catalogue: windows, prices and abilities, as data.
 //!
-//! Windows, prices and habits change every month, and nobody should have to wait for a release to use a new model. So
-//! they stand in a table (`models.toml`), by provider and by how a model's name begins, and a table of yours goes over it
-//! with [`Catalogue::with`]. What a table does not say is not known, and is never guessed: an unknown price is no price.
+//! Windows, prices and abilities change every month, and a new model should not need a release. So they are
+//! in a table (`models.toml`), by provider and by prefix of the model's name; [`Catalogue::with`] adds a
+//! table of your own. Values that no table has are unknown and never guessed: an unknown price is no price.
 
 use std::collections::BTreeMap;
 
@@ -72,7 +72,7 @@ pub struct Card {
     pub forced_tools: Option<bool>,
     /// Whether it goes on from an assistant message at the end.
     pub prefill: Option<bool>,
-    /// Whether the provider keeps a generation whose stream was lost.
+    /// Whether the provider keeps a generation after its stream is lost.
     pub reattach: Option<bool>,
     /// Whether it can answer in the background.
     pub background: Option<bool>,
@@ -86,7 +86,7 @@ pub struct Card {
     pub media: Option<Vec<String>>,
     /// Media types a tool may show it.
     pub result_media: Option<Vec<String>>,
-    /// Tools of the provider's own whose use can be sent back as it came.
+    /// The provider's own tools with calls that can be sent back unchanged.
     pub replays: Option<Vec<String>>,
     /// When it takes `temperature`, `top_p` and `top_k`. If absent: a model that thinks takes them when told not to think.
     pub sampling: Option<SamplingWord>,
@@ -163,7 +163,7 @@ impl Catalogue {
     /// field, and the rest stays.
     ///
     /// # Errors
-    /// The text is not TOML, or has a key that nobody knows.
+    /// The text is not TOML, or has an unknown key.
     pub fn with(mut self, toml: &str) -> Result<Self, BadCatalogue> {
         let table: BTreeMap<String, Shelf> =
             toml::from_str(toml).map_err(|error| BadCatalogue(error.message().to_owned()))?;
@@ -178,8 +178,8 @@ impl Catalogue {
         Ok(self)
     }
 
-    /// This catalogue with another price for the models whose names begin like this one's, unless more of their name is
-    /// listed. Everything else that is known of them stays.
+    /// This catalogue with another price for models with this name prefix, unless a longer prefix is listed.
+    /// Everything else known about them stays.
     #[must_use]
     pub fn priced(mut self, model: &ModelId, price: PriceCard) -> Self {
         let shelf = self.providers.entry(model.provider().to_owned()).or_default();
@@ -267,7 +267,8 @@ impl Card {
         }
     }
 
-    /// The same as the engine asks for it. `wire` is the adapter's, for a model whose card names none.
+    /// The facts in the shape the engine uses. `wire` is the adapter's wire format, for a model without one
+    /// in its card.
     #[must_use]
     pub fn facts(&self, provider: &str, wire: WireFormat) -> ModelFacts {
         let wire = self.wire.map_or(wire, WireFormat::from);

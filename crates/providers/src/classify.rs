@@ -19,13 +19,13 @@ mod signs;
 mod tests;
 
 pub use event::error_in;
-pub use said::{BODY_BYTES_MAX, Said};
-use signs::{Family, Sign};
+pub use said::{BODY_BYTES_MAX, ErrorText};
+use signs::{ErrorDialect, Sign};
 
 /// Everything that was seen of a failure.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Evidence {
-    /// Whose failure it is, as configuration calls it.
+    /// The provider's name in the configuration.
     pub provider: String,
     /// How far the attempt had got.
     pub phase: Phase,
@@ -36,7 +36,7 @@ pub struct Evidence {
     /// The provider's name for the request.
     pub request_id: Option<String>,
     /// What the error said, structured as far as it was.
-    pub said: Said,
+    pub said: ErrorText,
     /// What the transport complains of.
     pub transport: Option<Transport>,
     /// The variable the key was read from.
@@ -58,7 +58,7 @@ pub enum Phase {
 /// What can happen to a connection, as the transport types it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
-    /// Nobody took the connection.
+    /// The connection was not accepted.
     Connect,
     /// The connection was reset or lost.
     Reset,
@@ -70,7 +70,7 @@ pub enum Transport {
     Http2 {
         /// As RFC 9113 numbers them.
         code: u32,
-        /// Whose decision it was.
+        /// The side that decided it.
         by: Side,
     },
     /// No secure connection: certificate, name, protocol.
@@ -102,7 +102,7 @@ impl Evidence {
         body: &[u8],
         now: Timestamp,
     ) -> Self {
-        let mut said = Said::read(body);
+        let mut said = ErrorText::read(body);
         if let Some(name) = header("x-amzn-errortype").filter(|_| said.name.is_empty()) {
             said.name = name.split(':').next().unwrap_or_default().to_owned();
         }
@@ -119,14 +119,14 @@ impl Evidence {
     /// What an error event in the middle of a stream shows.
     #[must_use]
     pub fn of_event(provider: &str, event: &serde_json::Value) -> Self {
-        let said = Said::of_json(event);
+        let said = ErrorText::of_json(event);
         Self { provider: provider.to_owned(), phase: Phase::Streaming, said, ..Self::default() }
     }
 
     /// What a failed connection shows. The complaint is the detail; nothing is read from it.
     #[must_use]
     pub fn of_transport(provider: &str, phase: Phase, transport: Transport, complaint: &str) -> Self {
-        let said = Said { message: complaint.to_owned(), ..Said::default() };
+        let said = ErrorText { message: complaint.to_owned(), ..ErrorText::default() };
         Self { provider: provider.to_owned(), phase, said, transport: Some(transport), ..Self::default() }
     }
 }
@@ -158,7 +158,7 @@ pub fn classify(evidence: &Evidence) -> ProviderError {
 /// Something answered, and said no.
 fn of_answer(evidence: &Evidence) -> ProviderError {
     let Evidence { provider, said, .. } = evidence;
-    let sign = signs::read(Family::of(provider), evidence.status, said);
+    let sign = signs::read(ErrorDialect::of(provider), evidence.status, said);
     let (kind, retry) = sign.meaning();
     let retry = match (retry, evidence.retry_after.or(said.retry_delay)) {
         (Retry::Backoff, Some(wait)) => Retry::After(wait),

@@ -12,7 +12,7 @@ use reqwest::Url;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, InvalidHeaderValue};
 use secrecy::{ExposeSecret as _, SecretString};
 
-use crate::provider::Server;
+use crate::provider::ServerAddress;
 
 #[cfg(test)]
 mod tests;
@@ -88,7 +88,7 @@ pub enum BadEndpoint {
         "{variable} is http and not on this machine, so the key of {provider} would travel unencrypted: use https, or list {host} in EVERTURN_PLAIN_HOSTS if the way there is to be trusted"
     )]
     Plain {
-        /// Whose key.
+        /// The provider of the key.
         provider: String,
         /// What says where to: a variable, if one does.
         variable: String,
@@ -154,8 +154,8 @@ impl Endpoint {
         }
     }
 
-    /// An endpoint that somebody has named, with the key in this variable; without one, none is sent. `variable` looks one
-    /// up; blank counts as not set.
+    /// A configured endpoint, with its key in this variable; without a variable, no key is sent. `variable`
+    /// looks one up; blank counts as not set.
     ///
     /// # Errors
     /// The base is not an address, or has a secret of its own in it; or the key cannot be used there.
@@ -204,8 +204,8 @@ impl Endpoint {
         })
     }
 
-    /// The same endpoint, its base ending with a version: the one it has, else this one. Google's own programs take the
-    /// address of the host; both are in use.
+    /// This endpoint with a version at the end of its base: the one it has, else this one. Google's own
+    /// programs take the address of the host; both are in use.
     #[must_use]
     pub(crate) fn with_version(mut self, version: &str) -> Self {
         let mut segments = self.base.path().rsplit('/').filter(|segment| !segment.is_empty());
@@ -217,7 +217,7 @@ impl Endpoint {
         self
     }
 
-    /// The same endpoint, its base without this version at its end: for a wire whose paths have it.
+    /// This endpoint without this version at the end of its base, for a wire format that has it in its paths.
     #[must_use]
     pub(crate) fn without_version(mut self, version: &str) -> Self {
         let path = self.base.path().trim_end_matches('/');
@@ -227,16 +227,16 @@ impl Endpoint {
         self
     }
 
-    /// The same endpoint, to which a key may go unencrypted: over a network that is to be trusted.
+    /// This endpoint with unencrypted keys allowed, for a trusted network.
     #[must_use]
     pub fn plain(self) -> Self {
         Self { may_be_plain: true, ..self }
     }
 
-    /// The same endpoint with this key.
+    /// This endpoint with this key.
     ///
     /// # Errors
-    /// HTTP cannot carry it, or everybody on the way could read it.
+    /// HTTP cannot carry it, or it would be sent unencrypted.
     pub fn with_key(mut self, secret: SecretString, auth: Auth) -> Result<Self, BadEndpoint> {
         if !self.may_be_plain && !may_carry_secrets(&self.base, "") {
             let (provider, host) = (self.provider.clone(), self.host());
@@ -249,13 +249,13 @@ impl Endpoint {
         Ok(self)
     }
 
-    /// The same endpoint under another variable's name: what an error tells people to look at.
+    /// This endpoint with another variable's name, which errors tell people to check.
     #[must_use]
     pub fn with_key_variable(self, name: impl Into<String>) -> Self {
         Self { key_variable: Some(name.into()), ..self }
     }
 
-    /// The same endpoint with a header more. Its value is taken to be a secret, too.
+    /// This endpoint with one more header. Its value counts as a secret, too.
     ///
     /// # Errors
     /// HTTP cannot carry it.
@@ -270,9 +270,9 @@ impl Endpoint {
 
     /// Its host and port.
     #[must_use]
-    pub fn server(&self) -> Server {
+    pub fn server(&self) -> ServerAddress {
         let address = self.base.host_str().unwrap_or_default().to_owned();
-        Server { address, port: self.base.port_or_known_default().unwrap_or_default() }
+        ServerAddress { address, port: self.base.port_or_known_default().unwrap_or_default() }
     }
 
     /// The provider's name, in `provider/model` and in errors.
@@ -361,12 +361,12 @@ impl Endpoint {
         veiled
     }
 
-    /// The same for a text.
+    /// Removes the key from a text.
     pub(crate) fn veil_text(&self, text: &str) -> String {
         String::from_utf8_lossy(&self.veil(text.as_bytes())).into_owned()
     }
 
-    /// An error whose detail and request id hold no key.
+    /// The error without the key in its detail and request id.
     pub(crate) fn veiled(&self, mut error: ProviderError) -> ProviderError {
         error.request_id = error.request_id.map(|id| self.veil_text(&id));
         error.detail = self.veil_text(&error.detail);

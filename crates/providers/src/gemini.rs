@@ -1,7 +1,7 @@
 //! Google's Gemini.
 //!
-//! Its usual wire is `streamGenerateContent`, whose answers are gone with their connection. Where the program allows it,
-//! requests that ask for the background go to the Interactions API instead, and can be found again there.
+//! Its usual wire format is `streamGenerateContent`: answers are lost with their connection. Where the
+//! program allows it, background requests go to the Interactions API instead, and can be re-attached there.
 
 use async_trait::async_trait;
 use everturn_core::delta::GenerationHandle;
@@ -12,8 +12,8 @@ use reqwest::Method;
 
 use crate::catalogue::{Card, Catalogue};
 use crate::endpoint::{Auth, BadEndpoint, Endpoint, NeedsKey, Usual};
-use crate::http::{Call, Http};
-use crate::provider::{Frames, ModelFacts, Provider, Server};
+use crate::http::{Http, HttpCall};
+use crate::provider::{FrameStream, ModelFacts, Provider, ServerAddress};
 
 mod classify;
 mod decode;
@@ -28,8 +28,8 @@ mod usage;
 pub use decode::GenerateContent;
 pub use interactions::Interaction;
 
-use family::Family;
-use interactions::Cursor;
+use family::GeminiFamily;
+use interactions::InteractionCursor;
 
 /// The name this provider usually has.
 pub const NAME: &str = "google";
@@ -53,12 +53,12 @@ pub struct Gemini {
     endpoint: Endpoint,
     http: Http,
     catalogue: Catalogue,
-    kept: Kept,
+    kept: GoogleRetention,
 }
 
 /// Whether Google may keep conversations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Kept {
+pub enum GoogleRetention {
     /// No: nothing outlives its stream.
     #[default]
     No,
@@ -79,18 +79,18 @@ impl Gemini {
     #[must_use]
     pub fn new(endpoint: Endpoint, http: Http) -> Self {
         let endpoint = endpoint.with_version(VERSION);
-        Self { endpoint, http, catalogue: Catalogue::embedded(), kept: Kept::No }
+        Self { endpoint, http, catalogue: Catalogue::embedded(), kept: GoogleRetention::No }
     }
 
-    /// The same with other knowledge of its models.
+    /// This provider with another model catalogue.
     #[must_use]
     pub fn with_catalogue(self, catalogue: Catalogue) -> Self {
         Self { catalogue, ..self }
     }
 
-    /// The same, with leave to keep conversations at Google or without.
+    /// This provider with permission to keep conversations at Google, or without.
     #[must_use]
-    pub fn with_kept(self, kept: Kept) -> Self {
+    pub fn with_kept(self, kept: GoogleRetention) -> Self {
         Self { kept, ..self }
     }
 
@@ -103,8 +103,8 @@ impl Gemini {
         }
     }
 
-    fn family(&self, model: &str) -> Family {
-        Family::of(model, self.card(model).effort.as_deref())
+    fn family(&self, model: &str) -> GeminiFamily {
+        GeminiFamily::of(model, self.card(model).effort.as_deref())
     }
 }
 
@@ -114,7 +114,7 @@ impl Provider for Gemini {
         self.endpoint.provider()
     }
 
-    fn server(&self) -> Option<Server> {
+    fn server(&self) -> Option<ServerAddress> {
         Some(self.endpoint.server())
     }
 
@@ -122,7 +122,7 @@ impl Provider for Gemini {
         let card = self.card(model);
         let thinks = card.thinks.unwrap_or_else(|| self.family(model).thinks());
         let mut facts = Card { thinks: Some(thinks), ..card.clone() }.facts(self.name(), WireFormat::Gemini);
-        let kept = self.kept == Kept::Background && card.background != Some(false);
+        let kept = self.kept == GoogleRetention::Background && card.background != Some(false);
         facts.target.background = kept;
         facts.can.reattach = if kept { Reattach::Yes } else { Reattach::No };
         if card.replays.is_none() && !kept {
@@ -131,21 +131,21 @@ impl Provider for Gemini {
         facts
     }
 
-    async fn open(&self, request: Request) -> Result<Frames, ProviderError> {
+    async fn open(&self, request: Request) -> Result<FrameStream, ProviderError> {
         let model = request.model.name();
         let (family, thinks) = (self.family(model), self.facts(model).thinks);
-        if request.background && self.kept == Kept::Background {
-            let call = Call::post(interactions::PATH, interactions::body(&request, family)).thinking(thinks);
+        if request.background && self.kept == GoogleRetention::Background {
+            let call = HttpCall::post(interactions::PATH, interactions::body(&request, family)).thinking(thinks);
             return self.http.stream(&self.endpoint, call, Interaction::new(self.name())).await;
         }
-        let call = Call::post(request::path(model), request::body(&request, family)).thinking(thinks);
+        let call = HttpCall::post(request::path(model), request::body(&request, family)).thinking(thinks);
         self.http.stream(&self.endpoint, call, GenerateContent::new(self.name())).await
     }
 
-    async fn reattach(&self, model: &str, handle: &GenerationHandle) -> Result<Frames, ProviderError> {
-        let cursor = Cursor::of_text(&handle.cursor);
+    async fn reattach(&self, model: &str, handle: &GenerationHandle) -> Result<FrameStream, ProviderError> {
+        let cursor = InteractionCursor::of_text(&handle.cursor);
         let path = interactions::path(&handle.id, &cursor).ok_or_else(|| self.gone("no id of an interaction"))?;
-        let call = Call::get(path).thinking(self.facts(model).thinks);
+        let call = HttpCall::get(path).thinking(self.facts(model).thinks);
         let decode = Interaction::after(self.name(), handle.id.clone(), cursor);
         let opened = self.http.stream(&self.endpoint, call, decode).await;
         opened.map_err(|error| match error.status {
@@ -156,7 +156,7 @@ impl Provider for Gemini {
 
     async fn cancel(&self, handle: &GenerationHandle) -> Result<(), ProviderError> {
         let path = interactions::cancel_path(&handle.id).ok_or_else(|| self.gone("no id of an interaction"))?;
-        let call = Call { method: Method::POST, ..Call::get(path) };
+        let call = HttpCall { method: Method::POST, ..HttpCall::get(path) };
         self.http.fetch(&self.endpoint, call).await.map(drop)
     }
 }

@@ -22,22 +22,22 @@ use serde_json::Value;
 use crate::classify::{BODY_BYTES_MAX, Evidence, Phase, Transport, classify, request_id};
 use crate::clock;
 use crate::endpoint::Endpoint;
-use crate::provider::Frames;
+use crate::provider::FrameStream;
 use crate::record::Recording;
-use crate::sse::Bounds;
-use crate::wire::{Body, Decode, Fold, frames};
+use crate::sse::SseBounds;
+use crate::wire::{Decode, Fold, ResponseBody, frames};
 
 mod lanes;
 mod trouble;
 
-use lanes::{Lanes, Place, Route};
+use lanes::{LaneGuard, Lanes, ProxyUse};
 
 #[cfg(test)]
 mod tests;
 
 /// A request to an endpoint.
 #[derive(Debug, Clone)]
-pub struct Call {
+pub struct HttpCall {
     /// `GET`, `POST`…
     pub method: Method,
     /// Below the endpoint's base; may have a query.
@@ -50,7 +50,7 @@ pub struct Call {
     pub thinking: Thinking,
 }
 
-impl Call {
+impl HttpCall {
     /// A question.
     #[must_use]
     pub fn post(path: impl Into<String>, body: Value) -> Self {
@@ -64,14 +64,14 @@ impl Call {
         Self { method: Method::GET, path, headers, body: None, thinking: Thinking::No }
     }
 
-    /// The same request with a header more.
+    /// This request with one more header.
     #[must_use]
     pub fn with_header(mut self, name: &'static str, value: HeaderValue) -> Self {
         self.headers.insert(name, value);
         self
     }
 
-    /// The same request to a model that may think first.
+    /// This request to a model that may think first.
     #[must_use]
     pub const fn thinking(mut self, thinking: Thinking) -> Self {
         self.thinking = thinking;
@@ -96,25 +96,25 @@ impl Http {
     /// If the machine's TLS cannot be set up at all.
     #[must_use]
     pub fn new(limits: &Limits) -> Self {
-        Self::over(limits, Route::Usual, trusting_the_machine())
+        Self::over(limits, ProxyUse::Usual, trusting_the_machine())
     }
 
-    /// The same, past any proxy: for a server on this machine.
+    /// A client that uses no proxy, for a server on this machine.
     ///
     /// # Panics
     /// If the machine's TLS cannot be set up at all.
     #[must_use]
     pub fn direct(limits: &Limits) -> Self {
-        Self::over(limits, Route::Direct, trusting_the_machine())
+        Self::over(limits, ProxyUse::Direct, trusting_the_machine())
     }
 
-    fn over(limits: &Limits, route: Route, tls: ClientConfig) -> Self {
-        let plain = Arc::new(Lanes::new(limits, Route::Direct, tls.clone()));
+    fn over(limits: &Limits, route: ProxyUse, tls: ClientConfig) -> Self {
+        let plain = Arc::new(Lanes::new(limits, ProxyUse::Direct, tls.clone()));
         Self { lanes: Arc::new(Lanes::new(limits, route, tls)), plain, limits: limits.clone() }
     }
 
     /// A place for a request to an endpoint.
-    fn place(&self, endpoint: &Endpoint) -> Place {
+    fn place(&self, endpoint: &Endpoint) -> LaneGuard {
         if endpoint.is_plain() { self.plain.place() } else { self.lanes.place() }
     }
 
@@ -122,7 +122,12 @@ impl Http {
     ///
     /// # Errors
     /// There is no answer, or something else was answered.
-    pub async fn stream<D: Decode>(&self, endpoint: &Endpoint, call: Call, decode: D) -> Result<Frames, ProviderError> {
+    pub async fn stream<D: Decode>(
+        &self,
+        endpoint: &Endpoint,
+        call: HttpCall,
+        decode: D,
+    ) -> Result<FrameStream, ProviderError> {
         let place = self.place(endpoint);
         let (response, recording) = self.send(&place, endpoint, call, "text/event-stream").await?;
         let seen = Seen::of(&response);
@@ -130,7 +135,7 @@ impl Http {
             return Err(self.refusal(endpoint, response, &recording).await);
         }
         let body = body(endpoint.clone(), seen.clone(), response, recording.clone());
-        let fold = Fold::new(endpoint.provider(), Bounds::from(&self.limits), decode);
+        let fold = Fold::new(endpoint.provider(), SseBounds::from(&self.limits), decode);
         let endpoint = endpoint.clone();
         let frames = frames(body, fold, self.limits.tail_max());
         let told = move |error| {
@@ -146,7 +151,7 @@ impl Http {
     ///
     /// # Errors
     /// There is no answer, or it is not JSON, or it is too long.
-    pub async fn fetch(&self, endpoint: &Endpoint, call: Call) -> Result<Value, ProviderError> {
+    pub async fn fetch(&self, endpoint: &Endpoint, call: HttpCall) -> Result<Value, ProviderError> {
         let place = self.place(endpoint);
         let (response, recording) = self.send(&place, endpoint, call, "application/json").await?;
         let seen = Seen::of(&response);
@@ -160,9 +165,9 @@ impl Http {
     /// Sends a request and takes an answer with a good status.
     async fn send(
         &self,
-        place: &Place,
+        place: &LaneGuard,
         endpoint: &Endpoint,
-        call: Call,
+        call: HttpCall,
         accept: &'static str,
     ) -> Result<(Response, Recording), ProviderError> {
         let mut headers = endpoint.headers()?;
@@ -211,11 +216,11 @@ impl Http {
     }
 }
 
-/// TLS that trusts whom the machine trusts.
+/// TLS with the machine's root certificates.
 fn trusting_the_machine() -> ClientConfig {
-    // Whoever set a provider before has decided; ring is ours.
+    // A crypto provider that is installed already stays; ring is the default.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    ClientConfig::with_platform_verifier().expect("the machine says whom it trusts")
+    ClientConfig::with_platform_verifier().expect("the machine's root certificates can be read")
 }
 
 /// What is remembered of a response while its body arrives.
@@ -241,7 +246,7 @@ impl Seen {
 fn broke(endpoint: &Endpoint, phase: Phase, error: &reqwest::Error, seen: &Seen) -> ProviderError {
     let transport = trouble::of(error, phase);
     let told = match (transport, phase) {
-        // Who cannot be reached is the first thing to look at.
+        // The host is the first thing to check.
         (Transport::Tls, _) => format!("no secure connection to {}: {}", endpoint.host(), trouble::told(error)),
         (Transport::Dns | Transport::Connect, Phase::Opening) => {
             format!("no connection to {}: {}", endpoint.host(), trouble::told(error))
@@ -285,7 +290,7 @@ fn is_event_stream(headers: &HeaderMap) -> bool {
 }
 
 /// The body, its errors typed.
-fn body(endpoint: Endpoint, seen: Seen, response: Response, recording: Recording) -> Body {
+fn body(endpoint: Endpoint, seen: Seen, response: Response, recording: Recording) -> ResponseBody {
     let typed = move |error: reqwest::Error| broke(&endpoint, Phase::Streaming, &error, &seen);
     let heard = move |bytes: &Result<Bytes, _>| {
         if let Ok(bytes) = bytes {

@@ -103,14 +103,14 @@ pub(crate) fn result_text(result: &PromptResult) -> String {
     if result.is_error && !told { format!("Error: {}", result.text) } else { result.text.clone() }
 }
 
-/// The parameters somebody configured that the model takes.
+/// The configured parameters that the model takes.
 pub(crate) fn extra(configured: &Map<String, Value>, card: &Card) -> Map<String, Value> {
     let thinks = card.thinks == Some(true);
     let taken = configured.iter().filter(|(name, _)| !(thinks && SAMPLING.contains(&name.as_str())));
     taken.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
-/// Leaves out what somebody configured to be left out, by saying null.
+/// Removes parameters that are configured as null.
 pub(crate) fn left_out(configured: &Map<String, Value>, body: &mut Map<String, Value>) {
     configured.iter().filter(|(_, value)| value.is_null()).for_each(|(name, _)| drop(body.remove(name)));
 }
@@ -123,8 +123,8 @@ pub(crate) fn file_name(file: &PromptFile) -> String {
     }
 }
 
-/// The tokens a `usage` object states, by the names of either wire and of those who imitate them. Cached tokens are
-/// part of the prompt's there, and are not here.
+/// The tokens of a `usage` object, by the names of either wire format and of compatible servers. There cached
+/// tokens are part of the prompt's; here they are not.
 pub(crate) fn report(usage: &Value) -> UsageReport {
     let count = |paths: &[&str]| {
         let found = paths.iter().map(|path| TokenCount::from_json(usage.pointer(path)));
@@ -175,7 +175,7 @@ pub(crate) fn source(provider: &str, annotation: &Value) -> Option<Source> {
 
 /// The sources an answer rests on, each once, waiting for the part they belong to to be over.
 #[derive(Debug, Default)]
-pub(crate) struct Sources {
+pub(crate) struct HeldSources {
     held: Vec<Source>,
     told: Vec<String>,
 }
@@ -183,7 +183,7 @@ pub(crate) struct Sources {
 /// Sources that one answer may have; a search finds tens.
 const SOURCES_MAX: usize = 1024;
 
-impl Sources {
+impl HeldSources {
     pub fn add(&mut self, source: Option<Source>) {
         let Some(source) = source.filter(|source| !self.told.contains(&source.url)) else { return };
         if self.told.len() < SOURCES_MAX {
@@ -192,17 +192,11 @@ impl Sources {
         }
     }
 
-    /// Those that nobody has been told of yet.
+    /// The sources that were not sent yet.
     pub fn drain(&mut self) -> impl Iterator<Item = Source> {
         self.held.drain(..)
     }
 }
 
 #[cfg(test)]
-pub(crate) mod stage;
-#[cfg(test)]
-pub(crate) mod talk;
-#[cfg(test)]
 mod tests;
-#[cfg(test)]
-pub(crate) mod told;

@@ -1,8 +1,8 @@
-//! OpenAI Chat Completions, and all who imitate it.
+//! OpenAI Chat Completions, and compatible servers.
 //!
-//! The wire that everybody speaks: OpenAI, gateways, and servers at home. It streams one message in chunks and says at the
-//! end why it is over. Nothing is kept, nothing can be taken up again, and reasoning has no seal, so it is shown and never
-//! sent back.
+//! The most common wire format: OpenAI, gateways, and local servers. It streams one message in chunks and
+//! ends with a finish reason. Nothing is stored at the provider, nothing can be resumed, and reasoning has no
+//! seal, so it is shown and never sent back.
 
 mod classify;
 mod decode;
@@ -22,11 +22,11 @@ pub use decode::Completions;
 
 use crate::catalogue::{Card, Catalogue};
 use crate::endpoint::{BadEndpoint, Endpoint, Usual};
-use crate::http::{Call, Http};
+use crate::http::{Http, HttpCall};
 use crate::openai;
-use crate::provider::{Frames, ModelFacts, Provider, Server};
+use crate::provider::{FrameStream, ModelFacts, Provider, ServerAddress};
 
-/// The conversation of a request as this wire writes it down, for whoever keeps it in a file rather than sending it.
+/// The conversation of a request in this wire format, for export to a file.
 #[must_use]
 pub fn written(request: &Request) -> Value {
     request::body(request, &Card::default(), &Map::new())["messages"].take()
@@ -62,7 +62,7 @@ impl OpenAiChat {
         Ok(Self::new(openai::endpoint(variable)?, http, catalogue))
     }
 
-    /// Somebody else who speaks this wire, such as [`openai::OLLAMA`], under this name.
+    /// A compatible server, such as [`openai::OLLAMA`], under this name.
     ///
     /// # Errors
     /// The environment holds an address or a key that cannot be used.
@@ -76,8 +76,9 @@ impl OpenAiChat {
         Ok(Self::new(Endpoint::usual(provider, usual, variable)?, http, catalogue))
     }
 
-    /// The same provider with parameters for every request, such as `temperature`. A model that thinks is not sent those
-    /// that choose among words, and nothing here replaces what a request says itself; null leaves a parameter out.
+    /// This provider with extra parameters for every request, such as `temperature`. Sampling parameters are
+    /// not sent to reasoning models, parameters of the request itself take precedence, and null removes a
+    /// parameter.
     #[must_use]
     pub fn with_extra(mut self, extra: Map<String, Value>) -> Self {
         self.extra = extra;
@@ -95,7 +96,7 @@ impl Provider for OpenAiChat {
         self.endpoint.provider()
     }
 
-    fn server(&self) -> Option<Server> {
+    fn server(&self) -> Option<ServerAddress> {
         Some(self.endpoint.server())
     }
 
@@ -109,10 +110,10 @@ impl Provider for OpenAiChat {
         facts
     }
 
-    async fn open(&self, request: Request) -> Result<Frames, ProviderError> {
+    async fn open(&self, request: Request) -> Result<FrameStream, ProviderError> {
         let model = request.model.name();
         let body = request::body(&request, &self.card(model), &self.extra);
-        let call = Call::post(PATH, body).thinking(self.facts(model).thinks);
+        let call = HttpCall::post(PATH, body).thinking(self.facts(model).thinks);
         self.http.stream(&self.endpoint, call, Completions::new(self.name())).await
     }
 }

@@ -1,9 +1,10 @@
-//! OpenAI Responses, and whoever speaks it.
+//! OpenAI Responses, and compatible servers.
 //!
-//! The wire is a list of items, each under an id and most of them ending with a repetition of what was streamed. It keeps
-//! what it is told to keep: a response, so that the next request can build upon it, or a generation, which then goes on
-//! when its stream is lost and is taken up again after the number of the last event. Both are options; without them
-//! nothing stays behind, and everything a later request needs is in the transcript, thoughts under seal included.
+//! The wire format is a list of items, each with an id, and most of them end with a repetition of what was
+//! streamed. The provider can store a response, so that the next request builds upon it, or a generation,
+//! which goes on when its stream is lost and is resumed after the number of the last event. Both are options;
+//! without them nothing is stored, and everything a later request needs is in the transcript, sealed
+//! reasoning included.
 
 mod classify;
 mod decode;
@@ -21,15 +22,15 @@ use everturn_core::prompt::{Request, WireFormat};
 use reqwest::Method;
 use serde_json::{Map, Value};
 
-pub use decode::{Keeps, Responses};
+pub use decode::{ResponseRetention, Responses};
 
 use crate::catalogue::{Card, Catalogue};
 use crate::endpoint::{BadEndpoint, Endpoint};
-use crate::http::{Call, Http};
+use crate::http::{Http, HttpCall};
 use crate::openai;
-use crate::provider::{Frames, ModelFacts, Provider, Server};
+use crate::provider::{FrameStream, ModelFacts, Provider, ServerAddress};
 
-/// The conversation of a request as this wire writes it down, for whoever keeps it in a file rather than sending it.
+/// The conversation of a request in this wire format, for export to a file.
 #[must_use]
 pub fn written(request: &Request) -> Value {
     request::body(request, &Card::default(), &Options::default())["input"].take()
@@ -71,16 +72,17 @@ impl OpenAiResponses {
         Ok(Self::new(openai::endpoint(variable)?, http, catalogue))
     }
 
-    /// The same provider, asked to keep every response. A request can then build upon the last one instead of repeating
-    /// the conversation.
+    /// This provider with every response stored. A request can then build upon the last one instead of
+    /// repeating the conversation.
     #[must_use]
     pub fn keeping(mut self) -> Self {
         self.options.store = true;
         self
     }
 
-    /// The same provider with parameters for every request, such as `service_tier`. A model that thinks is not sent
-    /// those that choose among words, and nothing here replaces what a request says itself; null leaves a parameter out.
+    /// This provider with extra parameters for every request, such as `service_tier`. Sampling parameters are
+    /// not sent to reasoning models, parameters of the request itself take precedence, and null removes a
+    /// parameter.
     #[must_use]
     pub fn with_extra(mut self, extra: Map<String, Value>) -> Self {
         self.options.extra = extra;
@@ -109,7 +111,7 @@ impl Provider for OpenAiResponses {
         self.endpoint.provider()
     }
 
-    fn server(&self) -> Option<Server> {
+    fn server(&self) -> Option<ServerAddress> {
         Some(self.endpoint.server())
     }
 
@@ -117,28 +119,28 @@ impl Provider for OpenAiResponses {
         self.catalogue.card(self.name(), model).facts(self.name(), WireFormat::OpenAiResponses)
     }
 
-    async fn open(&self, request: Request) -> Result<Frames, ProviderError> {
+    async fn open(&self, request: Request) -> Result<FrameStream, ProviderError> {
         let model = request.model.name();
         let card = self.catalogue.card(self.name(), model);
         let keeps = request::keeps(&request, &self.options);
         let body = request::body(&request, &card, &self.options);
-        let call = Call::post(PATH, body).thinking(self.thinks(model));
+        let call = HttpCall::post(PATH, body).thinking(self.thinks(model));
         self.http.stream(&self.endpoint, call, Responses::new(self.name(), keeps)).await
     }
 
-    async fn reattach(&self, model: &str, handle: &GenerationHandle) -> Result<Frames, ProviderError> {
+    async fn reattach(&self, model: &str, handle: &GenerationHandle) -> Result<FrameStream, ProviderError> {
         let cursor: u64 = handle.cursor.parse().map_err(|_| self.gone())?;
         let thinks = self.thinks(model);
         let seals = if thinks == Thinking::Yes { "&include[]=reasoning.encrypted_content" } else { "" };
         let path = format!("{PATH}/{}?stream=true&starting_after={cursor}{seals}", self.id(handle)?);
         let decoder = Responses::resumed(self.name(), &handle.id, cursor);
-        let call = Call::get(path).thinking(thinks);
+        let call = HttpCall::get(path).thinking(thinks);
         self.http.stream(&self.endpoint, call, decoder).await.map_err(classify::not_resumed)
     }
 
     async fn cancel(&self, handle: &GenerationHandle) -> Result<(), ProviderError> {
         let path = format!("{PATH}/{}/cancel", self.id(handle)?);
-        let call = Call { method: Method::POST, ..Call::get(path) };
+        let call = HttpCall { method: Method::POST, ..HttpCall::get(path) };
         self.http.fetch(&self.endpoint, call).await.map(drop)
     }
 }

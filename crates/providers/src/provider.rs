@@ -1,7 +1,8 @@
-//! What the engine asks of a provider.
+//! The `Provider` trait: what the engine needs from a provider.
 //!
-//! Thin on purpose: open a stream, find one again, or end what it came from. A provider never retries, never waits longer than its own sockets
-//! make it, and says of every error what may be done about it. Whoever drops the stream closes the connection.
+//! Thin on purpose: open a stream, re-attach to one, or cancel its generation. A provider never retries,
+//! never waits longer than its sockets, and says of every error whether a retry makes sense. Dropping the
+//! stream closes the connection.
 
 use async_trait::async_trait;
 use everturn_core::cost::Price;
@@ -13,7 +14,7 @@ use everturn_core::prompt::{Request, Target};
 use everturn_core::recovery::Capabilities;
 use futures_util::stream::BoxStream;
 
-/// Somebody who runs models.
+/// A service that runs models.
 #[async_trait]
 pub trait Provider: Send + Sync + 'static {
     /// Its name in `provider/model`, in metadata and in errors.
@@ -25,7 +26,7 @@ pub trait Provider: Send + Sync + 'static {
     }
 
     /// Where it is asked, for traces; none if no request leaves the process.
-    fn server(&self) -> Option<Server> {
+    fn server(&self) -> Option<ServerAddress> {
         None
     }
 
@@ -33,17 +34,17 @@ pub trait Provider: Send + Sync + 'static {
     fn facts(&self, model: &str) -> ModelFacts;
 
     /// Sends a request and gives back the stream of its answer.
-    async fn open(&self, request: Request) -> Result<Frames, ProviderError>;
+    async fn open(&self, request: Request) -> Result<FrameStream, ProviderError>;
 
     /// Finds a generation again that lost its stream, after the cursor in the handle. What an event says has to come with
     /// its handle then, as one [`Frame::Together`].
-    async fn reattach(&self, model: &str, handle: &GenerationHandle) -> Result<Frames, ProviderError> {
+    async fn reattach(&self, model: &str, handle: &GenerationHandle) -> Result<FrameStream, ProviderError> {
         let _ = (model, handle);
         Err(ProviderError::new(self.name(), ErrorKind::Config).with_detail("this provider keeps no generations"))
     }
 
-    /// Ends a generation that goes on without its stream, because nobody will come back for it. One that is over stays as
-    /// it is, and whoever keeps none has nothing to end.
+    /// Cancels a generation that runs without its stream, because it will not be read again. A finished one
+    /// stays as it is; a provider that keeps no generations does nothing.
     async fn cancel(&self, handle: &GenerationHandle) -> Result<(), ProviderError> {
         let _ = handle;
         Ok(())
@@ -52,7 +53,7 @@ pub trait Provider: Send + Sync + 'static {
 
 /// The address of a provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Server {
+pub struct ServerAddress {
     /// Its host.
     pub address: String,
     /// Its port.
@@ -60,16 +61,16 @@ pub struct Server {
 }
 
 /// An answer as it arrives. It is over with [`Frame::Stop`]; a stream that ends without one was cut.
-pub type Frames = BoxStream<'static, Result<Frame, ProviderError>>;
+pub type FrameStream = BoxStream<'static, Result<Frame, ProviderError>>;
 
 /// One event of a provider's stream.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Frame {
     /// The answer grew.
     Delta(Delta),
-    /// The answer grew by several things that are one: stored together or not at all. What an event says comes like this
-    /// if a handle follows it. Stored without its handle it would be said again to whoever re-attaches, and a handle
-    /// without what it covers would lose that.
+    /// The answer grew by several deltas that are stored together or not at all: the deltas of one event and
+    /// the handle after it. Deltas stored without the handle would come again after re-attaching; a handle
+    /// stored without its deltas would lose them.
     Together(Vec<Delta>),
     /// The connection lives. Not progress.
     Ping,

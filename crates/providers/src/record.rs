@@ -1,8 +1,8 @@
-//! What was said over a wire, for whoever wants to know what really happened.
+//! Records requests and responses of providers, for debugging.
 //!
-//! Recording is off unless somebody asks for it, for all chats or for one: [`recording`] runs a future, and every exchange
-//! that is made inside goes to a [`Recorder`] when it is over. No key is in one: of headers only those are told that are
-//! known to hold none, and the key of the endpoint is taken out of whatever was said.
+//! Recording is off unless it is switched on, for all chats or for one: [`recording`] runs a future, and
+//! every exchange made inside goes to a [`Recorder`] at its end. Records hold no key: only headers known to
+//! hold none are recorded, and the endpoint's key is removed from all text.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -11,7 +11,7 @@ use everturn_core::ids::ChatId;
 use reqwest::header::HeaderMap;
 
 use crate::endpoint::Endpoint;
-use crate::http::Call;
+use crate::http::HttpCall;
 
 /// Bytes kept of one answer; what came after them is not.
 pub const RECORDED_BYTES_MAX: usize = 1 << 20;
@@ -37,7 +37,7 @@ const TOLD: [&str; 14] = [
 /// One request and what came back.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Exchange {
-    /// Whom it went to, as configuration calls them.
+    /// The provider's name in the configuration.
     pub provider: String,
     /// The host.
     pub host: String,
@@ -61,16 +61,16 @@ pub struct Exchange {
     pub error: Option<String>,
 }
 
-/// Whose exchange it is.
+/// The chat an exchange belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Of {
     /// The chat.
     pub chat: ChatId,
-    /// Whether somebody wants all of this chat, whatever is kept of others.
+    /// Whether recording is switched on for this chat.
     pub debug: bool,
 }
 
-/// Somebody who keeps exchanges.
+/// A sink for recorded exchanges.
 pub trait Recorder: Send + Sync + 'static {
     /// An exchange made for a chat is over. Called where the answer is read: keep it short.
     fn record(&self, of: Of, exchange: Exchange);
@@ -97,7 +97,7 @@ pub async fn recording<F: Future>(recorder: Option<Arc<dyn Recorder>>, of: Of, i
     TAPE.scope(recorder.map(|recorder| (recorder, of)), inside).await
 }
 
-/// An exchange under way. Whoever holds the last of its clones ends it.
+/// An exchange under way. It ends when its last clone is dropped.
 #[derive(Clone, Default)]
 pub(crate) struct Recording(Option<Arc<Open>>);
 
@@ -110,7 +110,7 @@ struct Open {
 
 impl Recording {
     /// Begins with a request, if anybody records here.
-    pub(crate) fn begin(endpoint: &Endpoint, call: &Call, headers: &HeaderMap) -> Self {
+    pub(crate) fn begin(endpoint: &Endpoint, call: &HttpCall, headers: &HeaderMap) -> Self {
         let Some((recorder, of)) = TAPE.try_with(Clone::clone).ok().flatten() else { return Self(None) };
         let body = call.body.as_ref().map(ToString::to_string).unwrap_or_default();
         let exchange = Exchange {

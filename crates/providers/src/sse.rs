@@ -14,7 +14,7 @@ mod tests;
 
 /// One event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Event<'a> {
+pub struct SseEvent<'a> {
     /// Its name; empty if it has none.
     pub name: &'a str,
     /// Its data, lines joined with a line feed.
@@ -27,7 +27,7 @@ pub struct Event<'a> {
 
 /// How much a peer may send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bounds {
+pub struct SseBounds {
     /// One line.
     pub line_bytes_max: usize,
     /// The data of one event.
@@ -36,7 +36,7 @@ pub struct Bounds {
     pub response_bytes_max: usize,
 }
 
-impl From<&Limits> for Bounds {
+impl From<&Limits> for SseBounds {
     fn from(limits: &Limits) -> Self {
         Self {
             line_bytes_max: limits.line_bytes_max,
@@ -67,8 +67,8 @@ const ROOM_BYTES_KEPT: usize = 64 * 1024;
 /// What is not finished yet of an event stream.
 #[derive(Debug)]
 pub struct Decoder {
-    bounds: Bounds,
-    /// The beginning of a line whose end has not come.
+    bounds: SseBounds,
+    /// The beginning of an incomplete line.
     line: Vec<u8>,
     /// The data so far, each line with a line feed behind it.
     data: String,
@@ -92,7 +92,7 @@ enum Place {
 impl Decoder {
     /// A decoder at the beginning of a stream.
     #[must_use]
-    pub fn new(bounds: Bounds) -> Self {
+    pub fn new(bounds: SseBounds) -> Self {
         Self {
             bounds,
             line: Vec::new(),
@@ -112,7 +112,7 @@ impl Decoder {
     pub fn push<E: From<Overlong>>(
         &mut self,
         bytes: &[u8],
-        mut each: impl FnMut(Event<'_>) -> Result<(), E>,
+        mut each: impl FnMut(SseEvent<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         // What is within the bound is read, whatever it comes in one piece with.
         let (within, beyond) = bytes.split_at(bytes.len().min(self.bounds.response_bytes_max - self.read));
@@ -124,7 +124,7 @@ impl Decoder {
     fn take<E: From<Overlong>>(
         &mut self,
         mut bytes: &[u8],
-        each: &mut impl FnMut(Event<'_>) -> Result<(), E>,
+        each: &mut impl FnMut(SseEvent<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         while !bytes.is_empty() {
             if self.at == Place::AfterCr {
@@ -161,7 +161,7 @@ impl Decoder {
     fn line<E: From<Overlong>>(
         &mut self,
         mut line: &[u8],
-        each: &mut impl FnMut(Event<'_>) -> Result<(), E>,
+        each: &mut impl FnMut(SseEvent<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         if self.at == Place::FirstLine {
             line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
@@ -200,9 +200,9 @@ impl Decoder {
     }
 
     /// An empty line ends an event; one without data is none.
-    fn dispatch<E>(&mut self, each: &mut impl FnMut(Event<'_>) -> Result<(), E>) -> Result<(), E> {
+    fn dispatch<E>(&mut self, each: &mut impl FnMut(SseEvent<'_>) -> Result<(), E>) -> Result<(), E> {
         let handled = match self.data.strip_suffix('\n') {
-            Some(data) => each(Event { name: &self.name, data, id: &self.id, has_id: self.has_id }),
+            Some(data) => each(SseEvent { name: &self.name, data, id: &self.id, has_id: self.has_id }),
             None => Ok(()),
         };
         self.data.clear();

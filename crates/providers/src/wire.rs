@@ -17,11 +17,9 @@ use futures_util::stream::{BoxStream, Stream, StreamExt as _};
 use memchr::memchr2;
 use tokio::time::{Sleep, sleep};
 
-use crate::provider::{Frame, Frames};
-use crate::sse::{Bounds, Decoder, Event, Overlong};
+use crate::provider::{Frame, FrameStream};
+use crate::sse::{Decoder, Overlong, SseBounds, SseEvent};
 
-#[cfg(test)]
-pub(crate) mod cuts;
 pub(crate) mod halves;
 #[cfg(test)]
 mod tests;
@@ -35,16 +33,16 @@ pub trait Decode: Send + 'static {
     ///
     /// # Errors
     /// The provider failed in the middle of its answer, or broke its own protocol.
-    fn event(&mut self, event: &Event<'_>, out: &mut Vec<Frame>) -> Result<(), ProviderError>;
+    fn event(&mut self, event: &SseEvent<'_>, out: &mut Vec<Frame>) -> Result<(), ProviderError>;
 
-    /// There will be no more events, and there was no [`Frame::Stop`]. A wire whose last event is optional may stop here
-    /// if everything else has come; for the others this is nothing.
+    /// There will be no more events, and there was no [`Frame::Stop`]. A wire format with an optional last
+    /// event may stop here if everything else has come; others do nothing.
     fn end(&mut self, out: &mut Vec<Frame>) {
         let _ = out;
     }
 
-    /// Whether [`end`](Self::end) would stop now: nothing that was said is missing, only the end of it. Who falls silent
-    /// here has said everything.
+    /// Whether [`end`](Self::end) would stop now: all content has come and only the end is missing. A stream
+    /// that falls silent here is complete.
     fn is_finished(&self) -> bool {
         false
     }
@@ -62,7 +60,7 @@ pub struct Fold<D> {
 
 impl<D: Decode> Fold<D> {
     /// An answer of which nothing has come.
-    pub fn new(provider: &str, bounds: Bounds, decode: D) -> Self {
+    pub fn new(provider: &str, bounds: SseBounds, decode: D) -> Self {
         let (provider, sse) = (provider.to_owned(), Decoder::new(bounds));
         Self { provider, sse, decode, halves: Halves::default(), stopped: false }
     }
@@ -95,7 +93,7 @@ impl<D: Decode> Fold<D> {
             }
             let seen = out.len();
             let (data, edges) = surrogates::replaced(event.data);
-            let decoded = decode.event(&Event { data: &data, ..event }, out);
+            let decoded = decode.event(&SseEvent { data: &data, ..event }, out);
             halves.join(edges, out, seen);
             *stopped = cut_at_stop(out, seen);
             decoded.or_else(|error| if *stopped { Ok(()) } else { Err(Broke::Provider(error)) })
@@ -184,17 +182,17 @@ fn cut_at_stop(out: &mut Vec<Frame>, seen: usize) -> bool {
 }
 
 /// A response's body as it arrives. Dropping it closes the socket.
-pub type Body = BoxStream<'static, Result<Bytes, ProviderError>>;
+pub type ResponseBody = BoxStream<'static, Result<Bytes, ProviderError>>;
 
 /// The frames of an answer. The body is dropped with the stream, and as soon as the answer is over or broken. One that is
 /// finished and does not end within `tail_max` is over, too.
-pub fn frames<D: Decode>(body: Body, fold: Fold<D>, tail_max: Duration) -> Frames {
+pub fn frames<D: Decode>(body: ResponseBody, fold: Fold<D>, tail_max: Duration) -> FrameStream {
     let (out, ready) = (Vec::new(), VecDeque::new());
     Reading { body: Some(body), fold, out, ready, broke: None, tail_max, tail: None }.boxed()
 }
 
 struct Reading<D> {
-    body: Option<Body>,
+    body: Option<ResponseBody>,
     fold: Fold<D>,
     out: Vec<Frame>,
     ready: VecDeque<Frame>,

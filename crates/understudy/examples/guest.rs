@@ -1,7 +1,7 @@
-//! A guest in a stranger's house: our adapters ask a server that somebody else wrote, on every wire.
+//! Interoperability check: our adapters call a server of another project, on every wire format.
 //!
-//! `guest URL VERSION` asks an aimock with the fixtures of `xtask/interop/aimock.json` and prints a line of JSON a check.
-//! `cargo xtask interop` runs it.
+//! `guest URL VERSION` asks an aimock with the fixtures of `xtask/interop/aimock.json` and prints a line of
+//! JSON per check. `cargo xtask interop` runs it.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use everturn_core::message::{Body, CallResult, CallVerdict, File, Message, Meta,
 use everturn_core::prompt::{Request, ToolSpec, prepare, validate};
 use everturn_providers::anthropic::Anthropic;
 use everturn_providers::catalogue::Catalogue;
-use everturn_providers::gemini::{Gemini, Kept};
+use everturn_providers::gemini::{Gemini, GoogleRetention};
 use everturn_providers::http::Http;
 use everturn_providers::openai_chat::OpenAiChat;
 use everturn_providers::openai_responses::OpenAiResponses;
@@ -75,7 +75,7 @@ fn guests(url: &str) -> Result<Vec<Guest>, Box<dyn std::error::Error>> {
         guest("gemini", Box::new(gemini.clone()), "google/gemini-3-flash", &[])?,
         guest(
             "interactions",
-            Box::new(gemini.with_kept(Kept::Background)),
+            Box::new(gemini.with_kept(GoogleRetention::Background)),
             "google/gemini-3-flash",
             &["reasoning", "length"],
         )?,

@@ -9,7 +9,7 @@ use std::io::Write as _;
 use everturn_core::cost::{TokenCount, UsageReport};
 use everturn_core::delta::Delta;
 use everturn_core::message::Stop;
-use everturn_understudy::http::{KEY, Options, Server};
+use everturn_understudy::http::{KEY, UnderstudyOptions, UnderstudyServer};
 use everturn_understudy::{
     Cue, Script, Understudy, call, ended, ping, reasoning, script, sealed, stop, text, usage, words,
 };
@@ -23,7 +23,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         let name = heard.model.split("-faults:").next().unwrap_or_default();
         scenes().remove(name).unwrap_or_else(|| script([text("There is no such scene."), stop(Stop::End)]))
     });
-    let server = Server::start(understudy, Options::default()).await?;
+    let server = UnderstudyServer::start(understudy, UnderstudyOptions::default()).await?;
     let expected: BTreeMap<_, _> = scenes().into_iter().map(|(name, scene)| (name, told(&scene))).collect();
     println!("{}", json!({"url": server.url(), "key": KEY, "scenes": expected}));
     std::io::stdout().flush()?;

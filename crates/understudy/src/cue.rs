@@ -266,7 +266,7 @@ pub fn refuse(status: u16) -> Cue {
 }
 
 impl Cue {
-    /// The same refusal, with a time to wait.
+    /// This refusal with a time to wait.
     #[must_use]
     pub fn retry_after(self, seconds: u64) -> Self {
         match self {

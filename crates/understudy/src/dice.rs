@@ -2,9 +2,9 @@
 
 /// A small stream of numbers from a seed (SplitMix64).
 #[derive(Debug, Clone)]
-pub(crate) struct Dice(u64);
+pub(crate) struct SeededDice(u64);
 
-impl Dice {
+impl SeededDice {
     #[cfg(any(test, feature = "http"))]
     pub(crate) const fn new(seed: u64) -> Self {
         Self(seed)
@@ -47,18 +47,18 @@ mod tests {
     #[test]
     fn the_same_seed_throws_the_same() {
         let throw = |seed| {
-            let mut dice = Dice::new(seed);
+            let mut dice = SeededDice::new(seed);
             (0..5).map(|_| dice.below(100)).collect::<Vec<_>>()
         };
         assert_eq!(throw(7), throw(7));
         assert_ne!(throw(7), throw(8));
-        assert_ne!(Dice::about(7, "a").next(), Dice::about(7, "b").next());
+        assert_ne!(SeededDice::about(7, "a").next(), SeededDice::about(7, "b").next());
     }
 
     #[cfg(feature = "http")]
     #[test]
-    fn what_is_certain_happens_and_what_is_impossible_does_not() {
-        let mut dice = Dice::new(1);
+    fn certain_events_happen_and_impossible_ones_do_not() {
+        let mut dice = SeededDice::new(1);
         assert!((0..100).all(|_| dice.happens(1.0)));
         assert!((0..100).all(|_| !dice.happens(0.0)));
         let often = (0..1000).filter(|_| dice.happens(0.5)).count();

@@ -43,8 +43,8 @@ use everturn_core::delta::Delta;
 pub(crate) use cues::{befall, instead};
 
 #[cfg(feature = "http")]
-use crate::dice::Dice;
-use crate::said::Said;
+use crate::dice::SeededDice;
+use crate::said::SentAnswer;
 
 /// Where in the model's name faults begin.
 const MARK: &str = "faults:";
@@ -58,21 +58,21 @@ pub(crate) const CHATTER: (Duration, usize) = (Duration::from_millis(20), 3_000)
 /// One kind of trouble.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    pub(crate) trouble: Trouble,
+    pub(crate) trouble: FaultKind,
     /// How often it happens to one model before it stops; always if none.
     pub(crate) times: Option<u32>,
     name: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Trouble {
+pub(crate) enum FaultKind {
     Refuse { status: u16, after: Option<u64> },
     Late(Duration),
     Silent,
     Html,
     Empty,
     Redirect,
-    Ends { how: Ends, at: At },
+    Ends { how: StreamFault, at: FaultPoint },
     Slow(Duration),
     Drip,
     Odd,
@@ -92,7 +92,7 @@ pub(crate) enum Break {
 
 /// How a stream goes wrong once it has begun.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ends {
+pub(crate) enum StreamFault {
     Cut,
     Broken(Break),
     Stall,
@@ -105,7 +105,7 @@ pub(crate) enum Ends {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum At {
+pub(crate) enum FaultPoint {
     Event(u64),
     Byte(u64),
     Word(u64),
@@ -113,7 +113,7 @@ pub(crate) enum At {
     Input(u64),
 }
 
-/// A fault nobody knows.
+/// An unknown fault.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "there is no fault {0:?}; there are a status such as 429, late, silent, html, empty, redirect, cut, truncate, reset, \
@@ -137,7 +137,7 @@ impl FromStr for Fault {
             Some((name, number)) => (name, Some(number.parse::<u64>().map_err(|_| unknown())?)),
             None => (what, None),
         };
-        let trouble = Trouble::named(name, number).ok_or_else(unknown)?;
+        let trouble = FaultKind::named(name, number).ok_or_else(unknown)?;
         Ok(Self { trouble, times, name: text.into() })
     }
 }
@@ -148,7 +148,7 @@ impl fmt::Display for Fault {
     }
 }
 
-impl Trouble {
+impl FaultKind {
     fn named(name: &str, number: Option<u64>) -> Option<Self> {
         if let Ok(status) = name.parse::<u16>() {
             return (300..600).contains(&status).then_some(Self::Refuse { status, after: number });
@@ -156,10 +156,10 @@ impl Trouble {
         let millis = Duration::from_millis(number.unwrap_or(SLOW_MS));
         let (how, at) = match (name.split_once("-at-"), number) {
             (Some((how @ ("cut" | "truncate" | "reset" | "goaway" | "stall"), what)), Some(number)) => {
-                (how, At::named(what, number)?)
+                (how, FaultPoint::named(what, number)?)
             }
             (Some(_), _) => return None,
-            (None, number) => (name, At::Event(number.unwrap_or(EVENTS))),
+            (None, number) => (name, FaultPoint::Event(number.unwrap_or(EVENTS))),
         };
         let how = match how {
             "late" => return Some(Self::Late(millis)),
@@ -171,24 +171,24 @@ impl Trouble {
             "drip" => return Some(Self::Drip),
             "odd" => return Some(Self::Odd),
             "hangup" => return Some(Self::HangUp),
-            "cut" => Ends::Cut,
-            "truncate" => Ends::Broken(Break::Closed),
-            "reset" => Ends::Broken(Break::Reset),
-            "goaway" => Ends::Broken(Break::GoAway),
-            "stall" => Ends::Stall,
-            "chatter" => Ends::Chatter,
-            "malformed" => Ends::Malformed,
-            "error" => Ends::Error,
-            "line" => Ends::Line,
-            "event" => Ends::Event,
-            "flood" => Ends::Flood,
+            "cut" => StreamFault::Cut,
+            "truncate" => StreamFault::Broken(Break::Closed),
+            "reset" => StreamFault::Broken(Break::Reset),
+            "goaway" => StreamFault::Broken(Break::GoAway),
+            "stall" => StreamFault::Stall,
+            "chatter" => StreamFault::Chatter,
+            "malformed" => StreamFault::Malformed,
+            "error" => StreamFault::Error,
+            "line" => StreamFault::Line,
+            "event" => StreamFault::Event,
+            "flood" => StreamFault::Flood,
             _ => return None,
         };
         Some(Self::Ends { how, at })
     }
 }
 
-impl At {
+impl FaultPoint {
     fn named(what: &str, number: u64) -> Option<Self> {
         match what {
             "byte" => Some(Self::Byte(number)),
@@ -228,19 +228,19 @@ pub(crate) fn of_model(model: &str) -> Result<Vec<Fault>, UnknownFault> {
 
 /// A fault by chance.
 #[cfg(feature = "http")]
-pub(crate) fn any(dice: &mut Dice) -> Fault {
+pub(crate) fn any(dice: &mut SeededDice) -> Fault {
     const NAMES: [&str; 11] =
         ["429", "500", "529", "cut", "truncate", "reset", "goaway", "malformed", "error", "slow", "cut-at-byte"];
     let name = NAMES[dice.below(NAMES.len() as u64) as usize];
     let number = 1 + dice.below(if name.ends_with("byte") { 4_000 } else { 40 });
     let text = if name.len() == 3 && name != "cut" { name.to_string() } else { format!("{name}@{number}") };
-    let trouble = if text.contains('@') { Trouble::named(name, Some(number)) } else { Trouble::named(name, None) };
-    Fault { trouble: trouble.unwrap_or(Trouble::Drip), times: None, name: text }
+    let trouble = if text.contains('@') { FaultKind::named(name, Some(number)) } else { FaultKind::named(name, None) };
+    Fault { trouble: trouble.unwrap_or(FaultKind::Drip), times: None, name: text }
 }
 
-impl At {
+impl FaultPoint {
     /// Whether it is here, where `delta` was the last thing of all that was said.
-    pub(crate) fn is_in(self, said: &Said, delta: &Delta) -> bool {
+    pub(crate) fn is_in(self, said: &SentAnswer, delta: &Delta) -> bool {
         let words = |text: &str| text.split_whitespace().count() as u64;
         match (self, delta) {
             (Self::Word(word), Delta::Text(_)) => words(&said.text) >= word,
@@ -279,7 +279,7 @@ mod tests {
             assert_eq!(fault.to_string(), name);
         }
         assert_eq!("429@7x2".parse::<Fault>().unwrap().times, Some(2));
-        assert_eq!("429@7".parse::<Fault>().unwrap().trouble, Trouble::Refuse { status: 429, after: Some(7) });
+        assert_eq!("429@7".parse::<Fault>().unwrap().trouble, FaultKind::Refuse { status: 429, after: Some(7) });
         for name in
             ["", "cuts", "cut@", "cut@x", "9", "200", "slow-at-byte@3", "reset-at-byte", "cut-at-line@3", "cut@-1"]
         {
@@ -292,7 +292,8 @@ mod tests {
     #[cfg(feature = "http")]
     #[test]
     fn chance_is_repeatable() {
-        let throw = |seed| (0..20).scan(Dice::new(seed), |dice, _| Some(any(dice).to_string())).collect::<Vec<_>>();
+        let throw =
+            |seed| (0..20).scan(SeededDice::new(seed), |dice, _| Some(any(dice).to_string())).collect::<Vec<_>>();
         assert_eq!(throw(3), throw(3));
         assert_ne!(throw(3), throw(4));
         assert!(throw(3).iter().all(|name| name.parse::<Fault>().is_ok()), "{:?}", throw(3));

@@ -6,13 +6,13 @@
 //!
 //! ```
 //! use everturn_core::message::Stop;
-//! use everturn_understudy::http::{Options, Server};
+//! use everturn_understudy::http::{UnderstudyOptions, UnderstudyServer};
 //! use everturn_understudy::{Understudy, script, stop, text};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> std::io::Result<()> {
 //! let understudy = Understudy::new([script([text("Hello."), stop(Stop::End)])]);
-//! let server = Server::start(understudy, Options::default()).await?;
+//! let server = UnderstudyServer::start(understudy, UnderstudyOptions::default()).await?;
 //! println!("POST {}/v1/messages", server.url());
 //! # Ok(())
 //! # }
@@ -21,14 +21,14 @@
 mod act;
 mod answer;
 mod background;
+mod connection;
 mod dialect;
 mod fault;
-mod house;
-mod line;
 mod log;
 mod play;
 mod route;
 mod sse;
+mod state;
 #[cfg(test)]
 mod tests;
 mod whole;
@@ -39,8 +39,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 pub use crate::fault::{Fault, UnknownFault};
-use house::House;
-pub use log::{Logged, Said};
+pub use log::{Logged, SentAnswer};
+use state::ServerState;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -51,7 +51,7 @@ pub const KEY: &str = "understudy";
 
 /// How a server is run.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct UnderstudyOptions {
     /// Where it listens. Port 0 takes a free one.
     pub address: SocketAddr,
     /// The key every request must carry, the way its provider wants it.
@@ -66,11 +66,11 @@ pub struct Options {
     pub request_bytes_max: usize,
     /// How many requests are kept for tests to read; the oldest go first.
     pub log_len_max: usize,
-    /// How many responses are kept for those who build upon them or come back for them.
+    /// The number of responses kept for later requests.
     pub kept_len_max: usize,
 }
 
-impl Default for Options {
+impl Default for UnderstudyOptions {
     fn default() -> Self {
         Self {
             address: (Ipv4Addr::LOCALHOST, 0).into(),
@@ -86,24 +86,24 @@ impl Default for Options {
 }
 
 /// A server that runs until it is dropped.
-pub struct Server {
+pub struct UnderstudyServer {
     address: SocketAddr,
-    house: Arc<House>,
+    state: Arc<ServerState>,
     stop: CancellationToken,
 }
 
-impl Server {
+impl UnderstudyServer {
     /// Listens, and answers as `understudy` does.
     ///
     /// # Errors
     /// If the address cannot be listened on.
-    pub async fn start(understudy: Understudy, options: Options) -> io::Result<Self> {
+    pub async fn start(understudy: Understudy, options: UnderstudyOptions) -> io::Result<Self> {
         let listener = TcpListener::bind(options.address).await?;
         let address = listener.local_addr()?;
         let stop = CancellationToken::new();
-        let house = Arc::new(House::new(understudy, options, stop.clone()));
-        tokio::spawn(line::accept(listener, house.clone(), stop.clone()));
-        Ok(Self { address, house, stop })
+        let state = Arc::new(ServerState::new(understudy, options, stop.clone()));
+        tokio::spawn(connection::accept(listener, state.clone(), stop.clone()));
+        Ok(Self { address, state, stop })
     }
 
     /// Where it listens.
@@ -112,7 +112,7 @@ impl Server {
         self.address
     }
 
-    /// The same as a base URL, without a path.
+    /// The address as a base URL, without a path.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
@@ -121,23 +121,23 @@ impl Server {
     /// Every request so far, the refused ones too.
     #[must_use]
     pub fn requests(&self) -> Vec<Logged> {
-        self.house.log().entries()
+        self.state.log().entries()
     }
 
     /// How many connections are open.
     #[must_use]
     pub fn connections_open(&self) -> usize {
-        self.house.connections_open()
+        self.state.connections_open()
     }
 }
 
-impl Drop for Server {
+impl Drop for UnderstudyServer {
     fn drop(&mut self) {
         self.stop.cancel();
     }
 }
 
-impl std::fmt::Debug for Server {
+impl std::fmt::Debug for UnderstudyServer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Server").field("address", &self.address).finish_non_exhaustive()
     }

@@ -30,9 +30,9 @@ pub use cue::{
     raw, reasoning, redacted, refuse, reply_meta, reset, response_id, script, sealed, slow, source, stop, text, usage,
     wait, wait_ms, words,
 };
-pub use heard::{Heard, Offered, Told};
+pub use heard::{Heard, OfferedTool, ToolAnswer};
 pub use persona::{DICE_TOOL, Manner, NOTE_TOOL};
-pub use play::{Asked, Understudy};
+pub use play::{Understudy, UnderstudyRequest};
 
 /// The example of this crate's README, run with the other documentation tests.
 #[cfg(doctest)]

@@ -1,4 +1,4 @@
-//! What the stand-in says when nobody wrote it a script.
+//! The persona: what the stand-in says without a script.
 //!
 //! A newcomer without a key should get a chat that feels like one: it thinks, looks something up if there is a tool,
 //! uses what it found, shows a scene if it is asked for one, and is honest about what it is. A test wants words it can
@@ -17,10 +17,10 @@ use everturn_core::message::Stop;
 use serde_json::Value;
 
 use crate::cue::{Cue, Script, call, cut, reasoning, script, sealed, stop, text, usage};
-use crate::dice::Dice;
-use crate::heard::{Heard, Offered};
+use crate::dice::SeededDice;
+use crate::heard::{Heard, OfferedTool};
 use crate::play::Understudy;
-use scenes::Wish;
+use scenes::SceneChoice;
 pub use scenes::{DICE_TOOL, NOTE_TOOL};
 
 /// How a part is played.
@@ -42,10 +42,10 @@ impl Default for Manner {
 const TOKENS_MAX: usize = 100_000;
 /// How many tokens it has if the prompt names no number.
 const TOKENS: usize = 20;
-/// How many words it says again when it goes on, if it does. Fewer could be the text repeating itself, and nobody could
-/// tell.
+/// How many words it says again when it goes on, if it does. Fewer could be the text repeating itself, which
+/// cannot be told apart.
 const AGAIN: std::ops::Range<u64> = 8..12;
-/// The most bytes of somebody else's words it quotes.
+/// The longest quotation, in bytes.
 const QUOTE_BYTES_MAX: usize = 300;
 
 impl Understudy {
@@ -55,7 +55,7 @@ impl Understudy {
         Self::persona_with(Manner::default())
     }
 
-    /// The same, in another manner.
+    /// This persona in another manner.
     #[must_use]
     pub fn persona_with(manner: Manner) -> Self {
         Self::hearing(move |heard| answer(heard, manner))
@@ -150,7 +150,7 @@ fn answer(heard: &Heard, manner: Manner) -> Script {
 /// What the persona makes of what it heard. The same for the same words, so that it can go on with what it began.
 fn part(heard: &Heard) -> Part {
     if heard.results.is_empty() {
-        return match (choose(heard), Wish::of(&heard.words)) {
+        return match (choose(heard), SceneChoice::of(&heard.words)) {
             (Some(tool), _) => {
                 let input = input::plausible(&tool.schema, &heard.words);
                 Part::calls(&format!("Let me try {}.", tool.name), &tool.name, input)
@@ -176,9 +176,9 @@ fn introduction(heard: &Heard, found: &str) -> String {
 }
 
 /// The tool the person spoke of, else the first that is not for a scene.
-fn choose(heard: &Heard) -> Option<&Offered> {
+fn choose(heard: &Heard) -> Option<&OfferedTool> {
     let words = heard.words.to_lowercase();
-    let is_for_scene = |tool: &&Offered| [DICE_TOOL, NOTE_TOOL].contains(&tool.name.as_str());
+    let is_for_scene = |tool: &&OfferedTool| [DICE_TOOL, NOTE_TOOL].contains(&tool.name.as_str());
     let mut tools = heard.tools.iter().filter(|tool| !is_for_scene(tool));
     let named = tools.clone().find(|tool| !tool.name.is_empty() && words.contains(&tool.name.to_lowercase()));
     // One that is offered only because past calls must have some tool is not to be called.
@@ -195,7 +195,7 @@ fn rest<'a>(whole: &'a str, heard: &Heard, manner: Manner) -> &'a str {
     if heard.half_said.is_empty() {
         return left;
     }
-    let mut dice = Dice::about(manner.seed, &heard.half_said);
+    let mut dice = SeededDice::about(manner.seed, &heard.half_said);
     let again = match dice.below(8) {
         0..4 => 0,
         4..7 => AGAIN.start + dice.below(AGAIN.end - AGAIN.start),
@@ -222,7 +222,7 @@ fn paced(words: &str, manner: Manner) -> Vec<Cue> {
 
 /// Words as they would come from a model: some take longer, and sentences and lines end with a rest.
 fn breathing(words: &str, manner: Manner) -> Vec<Cue> {
-    let mut dice = Dice::about(manner.seed, words);
+    let mut dice = SeededDice::about(manner.seed, words);
     let spoken = words.split_inclusive([' ', '\n']).flat_map(|word| {
         let paces = match word.trim_end().chars().next_back() {
             Some('.' | '!' | '?' | ':') => 10,

@@ -1,4 +1,4 @@
-//! Playing scripts to whoever asks.
+//! Plays scripts in answer to requests.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,7 +10,7 @@ use everturn_core::error::{ErrorKind, ProviderError};
 use everturn_core::limits::Thinking;
 use everturn_core::prompt::{Request, Target, WireFormat, validate};
 use everturn_core::recovery::Capabilities;
-use everturn_providers::{Frame, Frames, ModelFacts, Provider};
+use everturn_providers::{Frame, FrameStream, ModelFacts, Provider};
 use futures_util::StreamExt as _;
 use futures_util::stream;
 
@@ -29,7 +29,7 @@ pub struct Understudy {
 struct Stage {
     scripts: VecDeque<Script>,
     otherwise: Otherwise,
-    asked: Vec<Asked>,
+    asked: Vec<UnderstudyRequest>,
     open: usize,
     happened: Happened,
 }
@@ -41,12 +41,12 @@ enum Otherwise {
     Hearing(Box<dyn Fn(&Heard) -> Script + Send>),
 }
 
-/// What an understudy was asked.
+/// A request to an understudy.
 #[derive(Debug, Clone)]
-pub enum Asked {
+pub enum UnderstudyRequest {
     /// To answer.
     Answer(Box<Request>),
-    /// To go on with a generation whose stream was lost.
+    /// To resume a generation after its stream was lost.
     Reattach(GenerationHandle),
     /// To end one.
     Cancel(GenerationHandle),
@@ -92,7 +92,7 @@ impl Understudy {
         understudy
     }
 
-    /// The same with another name.
+    /// This understudy with another name.
     #[must_use]
     pub fn named(mut self, name: &str) -> Self {
         self.name = name.into();
@@ -100,7 +100,7 @@ impl Understudy {
         self
     }
 
-    /// The same with other facts about its models.
+    /// This understudy with other facts about its models.
     #[must_use]
     pub fn with(mut self, change: impl FnOnce(&mut ModelFacts)) -> Self {
         change(&mut self.facts);
@@ -109,7 +109,7 @@ impl Understudy {
 
     /// Everything it was asked so far.
     #[must_use]
-    pub fn asked(&self) -> Vec<Asked> {
+    pub fn asked(&self) -> Vec<UnderstudyRequest> {
         self.stage().asked.clone()
     }
 
@@ -117,8 +117,8 @@ impl Understudy {
     #[must_use]
     pub fn requests(&self) -> Vec<Request> {
         let answers = self.asked().into_iter().filter_map(|asked| match asked {
-            Asked::Answer(request) => Some(*request),
-            Asked::Reattach(_) | Asked::Cancel(_) => None,
+            UnderstudyRequest::Answer(request) => Some(*request),
+            UnderstudyRequest::Reattach(_) | UnderstudyRequest::Cancel(_) => None,
         });
         answers.collect()
     }
@@ -129,7 +129,7 @@ impl Understudy {
         self.stage().scripts.len()
     }
 
-    /// How many streams are open: whoever drops one closes it.
+    /// The number of open streams; dropping one closes it.
     #[must_use]
     pub fn streams_open(&self) -> usize {
         self.stage().open
@@ -139,16 +139,16 @@ impl Understudy {
         self.stage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn next_script(&self, asked: Asked) -> Result<Script, ProviderError> {
+    fn next_script(&self, asked: UnderstudyRequest) -> Result<Script, ProviderError> {
         let refused = |why: &str| ProviderError::new(&self.name, ErrorKind::Config).with_detail(why);
         let mut stage = self.stage();
         let faults = match &asked {
-            Asked::Answer(request) => {
+            UnderstudyRequest::Answer(request) => {
                 let model = request.model.name();
                 let named = fault::of_model(model).map_err(|unknown| refused(&unknown.to_string()))?;
                 stage.happened.next(model, named)
             }
-            Asked::Reattach(_) | Asked::Cancel(_) => Vec::new(),
+            UnderstudyRequest::Reattach(_) | UnderstudyRequest::Cancel(_) => Vec::new(),
         };
         if let Some(script) = faults.iter().find_map(|fault| fault::instead(fault.trouble)) {
             stage.asked.push(asked);
@@ -156,8 +156,10 @@ impl Understudy {
         }
         let script = match (stage.scripts.pop_front(), &asked, &stage.otherwise) {
             (Some(script), _, _) => Some(script),
-            (None, Asked::Answer(request), Otherwise::Knowing(script)) => Some(script(request)),
-            (None, Asked::Answer(request), Otherwise::Hearing(script)) => Some(script(&Heard::from(&**request))),
+            (None, UnderstudyRequest::Answer(request), Otherwise::Knowing(script)) => Some(script(request)),
+            (None, UnderstudyRequest::Answer(request), Otherwise::Hearing(script)) => {
+                Some(script(&Heard::from(&**request)))
+            }
             (None, _, _) => None,
         };
         stage.asked.push(asked);
@@ -165,7 +167,7 @@ impl Understudy {
         Ok(faults.iter().fold(script, |script, fault| fault::befall(fault.trouble, script)))
     }
 
-    /// The script for somebody who asked over a wire.
+    /// The script for a request over HTTP.
     #[cfg(feature = "http")]
     pub(crate) fn script_for(&self, heard: &Heard) -> Option<Script> {
         let mut stage = self.stage();
@@ -184,11 +186,11 @@ impl Understudy {
 
     /// Counts a stream as open until this is dropped.
     #[cfg(feature = "http")]
-    pub(crate) fn opened(&self) -> Open {
-        Open::new(self.stage.clone())
+    pub(crate) fn opened(&self) -> OpenStream {
+        OpenStream::new(self.stage.clone())
     }
 
-    async fn play(&self, script: Script) -> Result<Frames, ProviderError> {
+    async fn play(&self, script: Script) -> Result<FrameStream, ProviderError> {
         let mut cues: VecDeque<Cue> = script.into();
         while let Some(Cue::Slow(time)) = cues.front() {
             tokio::time::sleep(*time).await;
@@ -197,7 +199,7 @@ impl Understudy {
         if let Some(Cue::Fail(error)) = cues.front() {
             return Err(error.as_ref().clone().with_provider(&self.name));
         }
-        let open = Open::new(self.stage.clone());
+        let open = OpenStream::new(self.stage.clone());
         let name = self.name.clone();
         let turns = stream::unfold((cues, VecDeque::new(), open), move |(mut cues, mut ready, open)| {
             let name = name.clone();
@@ -247,7 +249,7 @@ impl Provider for Understudy {
         self.facts.clone()
     }
 
-    async fn open(&self, request: Request) -> Result<Frames, ProviderError> {
+    async fn open(&self, request: Request) -> Result<FrameStream, ProviderError> {
         if let Err(violations) = validate(&request, &self.facts.target) {
             let what: Vec<String> = violations.iter().map(ToString::to_string).collect();
             let detail = format!("invalid request: {}", what.join("; "));
@@ -255,32 +257,32 @@ impl Provider for Understudy {
                 .with_retry(everturn_core::error::Retry::Never)
                 .with_detail(&detail));
         }
-        let script = self.next_script(Asked::Answer(Box::new(request)))?;
+        let script = self.next_script(UnderstudyRequest::Answer(Box::new(request)))?;
         self.play(script).await
     }
 
-    async fn reattach(&self, _model: &str, handle: &GenerationHandle) -> Result<Frames, ProviderError> {
-        let script = self.next_script(Asked::Reattach(handle.clone()))?;
+    async fn reattach(&self, _model: &str, handle: &GenerationHandle) -> Result<FrameStream, ProviderError> {
+        let script = self.next_script(UnderstudyRequest::Reattach(handle.clone()))?;
         self.play(script).await
     }
 
     async fn cancel(&self, handle: &GenerationHandle) -> Result<(), ProviderError> {
-        self.stage().asked.push(Asked::Cancel(handle.clone()));
+        self.stage().asked.push(UnderstudyRequest::Cancel(handle.clone()));
         Ok(())
     }
 }
 
 /// Counts a stream as open until it is dropped.
-pub(crate) struct Open(Arc<Mutex<Stage>>);
+pub(crate) struct OpenStream(Arc<Mutex<Stage>>);
 
-impl Open {
+impl OpenStream {
     fn new(stage: Arc<Mutex<Stage>>) -> Self {
         stage.lock().unwrap_or_else(PoisonError::into_inner).open += 1;
         Self(stage)
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenStream {
     fn drop(&mut self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).open -= 1;
     }

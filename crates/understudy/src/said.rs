@@ -7,7 +7,7 @@ const SAID_BYTES_MAX: usize = 4 << 20;
 
 /// What went out in one answer.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Said {
+pub struct SentAnswer {
     /// Its words.
     pub text: String,
     /// Its thoughts.
@@ -16,7 +16,7 @@ pub struct Said {
     pub calls: Vec<(String, String)>,
 }
 
-impl Said {
+impl SentAnswer {
     pub(crate) fn push(&mut self, delta: &Delta) {
         let inputs = self.calls.iter().map(|(_, input)| input.len()).sum::<usize>();
         if self.text.len() + self.thoughts.len() + inputs > SAID_BYTES_MAX {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
-use everturn_props::Server;
+use everturn_props::PostgresServer;
 use everturn_props::shared::VARIABLE;
 
 use super::Step;
@@ -71,15 +71,15 @@ fn packages() -> Result<()> {
 }
 
 /// A database server for one run of all tests: theirs, or the one that the environment names.
-pub fn database_server() -> Result<Option<Server>> {
+pub fn database_server() -> Result<Option<PostgresServer>> {
     match std::env::var_os(VARIABLE) {
         Some(_) => Ok(None),
-        None => Server::start().map(Some).context("no Postgres server could be started for the tests"),
+        None => PostgresServer::start().map(Some).context("no Postgres server could be started for the tests"),
     }
 }
 
 /// Tells a command that runs tests where the server is.
-pub fn with_server<'a>(command: &'a mut Command, server: &Option<Server>) -> &'a mut Command {
+pub fn with_server<'a>(command: &'a mut Command, server: &Option<PostgresServer>) -> &'a mut Command {
     match server {
         Some(server) => command.env(VARIABLE, server.url("postgres")),
         None => command,

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::anyhow;
-use everturn_understudy::http::{Fault, KEY, Options, Server};
+use everturn_understudy::http::{Fault, KEY, UnderstudyOptions, UnderstudyServer};
 use everturn_understudy::{Manner, Understudy};
 
 use crate::output::println;
@@ -59,15 +59,15 @@ impl Serve {
         }
         let manner = Manner { pace: Duration::from_millis(self.pace), seed: self.seed };
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
-        let options = Options {
+        let options = UnderstudyOptions {
             address,
             key: self.key,
             faults: self.fault,
             chaos: self.chaos,
             seed: self.seed,
-            ..Options::default()
+            ..UnderstudyOptions::default()
         };
-        let server = Server::start(Understudy::company(manner), options);
+        let server = UnderstudyServer::start(Understudy::company(manner), options);
         let server =
             server.await.map_err(|error| anyhow!("cannot listen on {address}: {error}; try another --port"))?;
         println!("The understudy listens on {}", server.url());

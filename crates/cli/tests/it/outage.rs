@@ -5,9 +5,9 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use everturn_props::{Server, Stop};
+use everturn_props::{PostgresServer, ShutdownMode};
 use everturn_server::wire::{Body, Call, Part, Verdict, View};
-use everturn_understudy::http::{KEY, Options, Server as Understudies};
+use everturn_understudy::http::{KEY, UnderstudyOptions, UnderstudyServer as Understudies};
 use everturn_understudy::{Manner, Understudy};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -41,7 +41,7 @@ enum Gone {
 
 /// A database of its own, a model over HTTP, and where tools leave their lines.
 struct House {
-    postgres: Arc<Server>,
+    postgres: Arc<PostgresServer>,
     model: Understudies,
     dirs: Scratch,
 }
@@ -51,8 +51,9 @@ impl House {
         let dirs = Scratch::new();
         std::fs::create_dir_all(dirs.path()).unwrap();
         std::fs::write(dirs.path().join("agents.toml"), "[agents.works]\nmodel = 'anthropic/drill'").unwrap();
-        let model = Understudies::start(Understudy::company(Manner::default()), Options::default()).await.unwrap();
-        Self { postgres: Arc::new(Server::start().unwrap()), model, dirs }
+        let model =
+            Understudies::start(Understudy::company(Manner::default()), UnderstudyOptions::default()).await.unwrap();
+        Self { postgres: Arc::new(PostgresServer::start().unwrap()), model, dirs }
     }
 
     fn side_file(&self) -> PathBuf {
@@ -76,7 +77,7 @@ impl House {
         whole.map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    async fn on_postgres(&self, act: impl FnOnce(&Server) -> std::io::Result<()> + Send + 'static) {
+    async fn on_postgres(&self, act: impl FnOnce(&PostgresServer) -> std::io::Result<()> + Send + 'static) {
         let postgres = self.postgres.clone();
         tokio::task::spawn_blocking(move || act(&postgres)).await.unwrap().unwrap();
     }
@@ -155,8 +156,8 @@ pub async fn is_ready(daemon: &Daemon) -> bool {
 /// meanwhile is answered.
 async fn be_gone(gone: Gone, house: &House, daemons: [&Daemon; 2], mut late: Guest) {
     match gone {
-        Gone::Crashed => house.on_postgres(|postgres| postgres.stop(Stop::Immediate)).await,
-        Gone::Frozen => house.on_postgres(Server::freeze).await,
+        Gone::Crashed => house.on_postgres(|postgres| postgres.stop(ShutdownMode::Immediate)).await,
+        Gone::Frozen => house.on_postgres(PostgresServer::freeze).await,
     }
     let late = tokio::spawn(async move {
         late.say("count to 20", "the-only-one").await;
@@ -167,8 +168,8 @@ async fn be_gone(gone: Gone, house: &House, daemons: [&Daemon; 2], mut late: Gue
         assert!(!is_ready(daemon).await);
     }
     match gone {
-        Gone::Crashed => house.on_postgres(Server::start_again).await,
-        Gone::Frozen => house.on_postgres(Server::thaw).await,
+        Gone::Crashed => house.on_postgres(PostgresServer::start_again).await,
+        Gone::Frozen => house.on_postgres(PostgresServer::thaw).await,
     }
     for daemon in daemons {
         while !is_ready(daemon).await {}
@@ -244,13 +245,13 @@ async fn a_database_that_stands_still_keeps_no_server_from_ending() {
     let mut reader = daemon.watch(&chat).await;
     daemon.post(&format!("{chat}/messages"), &json!({"text": "count to 100000"})).await;
     reader.until(has_begun).await;
-    house.on_postgres(Server::freeze).await;
+    house.on_postgres(PostgresServer::freeze).await;
     let asks = daemon.ask(Method::POST, &format!("{chat}/interrupt")).json(&json!({})).send();
     let asks = tokio::spawn(asks); // Nobody answers: what it asks for is being stored.
     daemon.signal("TERM").await;
     daemon.until_logged("again to hand over now").await;
     let ended = tokio::time::timeout(Duration::from_secs(15), daemon.end()).await;
-    house.on_postgres(Server::thaw).await;
+    house.on_postgres(PostgresServer::thaw).await;
     asks.abort();
     ended.expect("it has ended");
 }

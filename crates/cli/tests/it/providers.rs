@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use everturn_server::wire::Ended;
-use everturn_understudy::http::{KEY, Options, Server};
+use everturn_understudy::http::{KEY, UnderstudyOptions, UnderstudyServer};
 use everturn_understudy::{Manner, Understudy};
 use serde_json::json;
 
 use crate::daemon::{Daemon, Scratch, everturn};
 
-pub async fn understudy() -> Server {
+pub async fn understudy() -> UnderstudyServer {
     let manner = Manner { pace: Duration::ZERO, seed: 7 };
-    Server::start(Understudy::company(manner), Options::default()).await.unwrap()
+    UnderstudyServer::start(Understudy::company(manner), UnderstudyOptions::default()).await.unwrap()
 }
 
 /// The configuration file with this text in it.

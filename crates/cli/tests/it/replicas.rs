@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use everturn_props::shared::VARIABLE;
-use everturn_props::{Pooler, Server};
+use everturn_props::{Pooler, PostgresServer};
 use reqwest::{Method, StatusCode};
 use serde_json::json;
 use tokio::sync::watch;
@@ -153,7 +153,7 @@ async fn behind_a_pooler_a_stop_waits_for_the_lease() {
         );
         return;
     }
-    let server = Server::start().unwrap();
+    let server = PostgresServer::start().unwrap();
     let pooler = Pooler::start(&server).unwrap();
     let (first, second, url) = (Scratch::new(), Scratch::new(), pooler.url("postgres"));
     let mut killed = Daemon::start_on(first.path(), MODEL, &url).await;

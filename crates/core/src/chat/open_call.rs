@@ -17,7 +17,7 @@ pub struct OpenCall {
     pub input_hash: u64,
     /// How far it is.
     pub state: CallState,
-    /// The input as it came, while a client or a person has the next word.
+    /// The input as it came, while a client or a person must answer.
     pub input: Option<Arc<str>>,
     /// What the tool showed of its work last, while it runs.
     pub progress: Option<Arc<str>>,
@@ -41,13 +41,13 @@ impl OpenCall {
 /// How far a call is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallState {
-    /// It may be run, if nobody has to be asked.
+    /// It may run, if no approval is needed.
     Ready,
     /// A person was asked, and allows it.
     Approved,
     /// Its start was recorded; whether and how it ended is not.
     Started {
-        /// What may be done if nobody knows how it ended.
+        /// The tool's effect, which decides recovery if its outcome is unknown.
         effect: Effect,
         /// When.
         at: Timestamp,
@@ -59,7 +59,7 @@ pub enum CallState {
 }
 
 impl CallState {
-    /// Whether somebody outside has the next word.
+    /// Whether it waits for a client or a person.
     #[must_use]
     pub const fn asks(self) -> bool {
         match self {
@@ -74,7 +74,7 @@ impl CallState {
 pub enum Effect {
     /// Nothing: it only looks.
     Read,
-    /// The same as once.
+    /// No more than running it once.
     Idempotent,
     /// Harm: it must not happen.
     #[default]

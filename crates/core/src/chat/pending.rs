@@ -1,4 +1,4 @@
-//! What waits, and what an open step waits for.
+//! Queued messages, retry waits and summaries under way.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use crate::error::ErrorKind;
 use crate::ids::{InboxSeq, ModelId, Timestamp};
 use crate::message::{Part, SendReceipt, SummarySource};
 
-/// A message that waits to be heard.
+/// A message that waits in the queue.
 #[derive(Debug, Clone, PartialEq)]
 pub struct QueuedMessage {
     /// Its name: the command that brought it.
@@ -47,7 +47,7 @@ pub struct RetryWait {
 pub struct Compacting {
     /// Since when.
     pub began: Timestamp,
-    /// By whom.
+    /// The model that writes it.
     pub model: ModelId,
     /// Why.
     pub source: SummarySource,

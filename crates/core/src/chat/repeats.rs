@@ -10,11 +10,11 @@ use crate::message::Output;
 /// In how many replies in a row a turn made the same calls and got the same results.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RepeatedCalls {
-    /// The calls and results of the newest reply whose calls are all answered, hashed.
+    /// Hash of the calls and results of the newest reply with all calls answered.
     pub newest: u64,
     /// How many replies in a row came to that.
     pub times: u32,
-    /// The calls and results of the reply whose calls are open, hashed as far as there are any.
+    /// Hash of the calls and results so far of the reply with open calls.
     pub under_way: u64,
     /// The tools that the newest reply called, each once.
     pub tools: Vec<String>,

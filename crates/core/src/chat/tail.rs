@@ -5,7 +5,7 @@ use crate::message::{Body, Part, Stop};
 /// What kind the newest message is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TranscriptTail {
-    /// There is none, or the turn it belongs to is over: nobody waits for an answer to it.
+    /// There is none, or its turn is over: no answer to it is expected.
     #[default]
     Nothing,
     /// Words for the model: from a person, the program, a summary, a tool.

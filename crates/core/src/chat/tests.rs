@@ -106,8 +106,8 @@ fn each_reply_has_its_tail() {
     }
 }
 
-/// MC13: only replies are counted, within their turn: neither what the program tells the model nor what somebody steers
-/// begins a new count, and the next turn does.
+/// MC13: only replies are counted, within their turn: neither a context message nor a steering message begins
+/// a new count, and the next turn does.
 #[test]
 fn steps_are_counted_from_the_message_that_began_the_turn() {
     let mut stage = asked();
@@ -123,7 +123,7 @@ fn steps_are_counted_from_the_message_that_began_the_turn() {
     assert_eq!(turn(&stage).steps, 0);
 }
 
-/// Calls count as repeated if their results are the same too: whoever polls is told something new.
+/// Calls count as repeated only if their results are equal too: a poll gets a new result.
 #[test]
 fn the_same_calls_with_the_same_results_are_counted_in_a_row() {
     let mut stage = asked();
@@ -170,7 +170,7 @@ fn a_wait_ends_with_the_next_attempt_and_with_the_step() {
 
 /// How far a draft went when others took it up says nothing of drafts of other steps, and goes with its own.
 #[test]
-fn what_was_inherited_belongs_to_its_step() {
+fn takeover_points_belong_to_their_step() {
     let mut stage = asked();
     stage.commit(&[Fact::Inherited(Seq(2))]);
     let seen = Cursor { version: Version(0), step: stage.chat.step, seq: Seq(3) };
@@ -227,7 +227,7 @@ fn a_turn_knows_what_was_said_before_it() {
     assert_eq!((turn(&stage).after, stage.chat.newest), (MessageId(1), MessageId(2)));
 }
 
-/// A draft that nobody keeps is over all the same: what is journalled next belongs to another step.
+/// A dropped draft is over all the same: the next journal rows belong to another step.
 #[test]
 fn every_end_of_a_turn_opens_another_step() {
     let edit = Command::Edit { message: MessageId(1), parts: words("again") };
@@ -262,10 +262,10 @@ fn ran(ordinal: u16, verdict: CallVerdict, ended: i64) -> Body {
     Body::Result(Box::new(CallResult { call, tool: "look".into(), verdict, output, began, ended, meta }))
 }
 
-/// Replies are steps, and attempts and tools take time; how long one ran that did not come back is not known. What is said
-/// again, by whoever mends or imports, is not done again.
+/// Replies are steps, and attempts and tools take time; how long one ran that did not come back is not known.
+/// Messages written again by a repair or an import are not counted again.
 #[test]
-fn what_a_turn_does_is_counted_once() {
+fn steps_and_tool_time_of_a_turn_are_counted_once() {
     let used = |stage: &Stage| (stage.chat.totals.steps, stage.chat.totals.time.as_millis());
     let mut stage = asked();
     stage.commit(&[attempted(&stage, 1)]);

@@ -51,10 +51,10 @@ impl Default for CompactionThreshold {
     }
 }
 
-/// Who wants to compact.
+/// Why compaction is considered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CompactionTrigger {
-    /// Nobody yet: a request is about to be sent.
+    /// A request is about to be sent, and was measured.
     Measured,
     /// A person or a program asked for it.
     Asked,

@@ -1,8 +1,8 @@
-//! Cutting what people said in earlier turns.
+//! Cuts messages of earlier turns.
 //!
-//! What nobody answered is folded into no summary, and what is too long is never answered: one such message would make
-//! every request after it too long as well. The turn it began has failed, and the person was told. So when nothing else
-//! makes room, the newest of what was said before the turn is kept, up to a bound, and the rest makes way.
+//! Unanswered messages are folded into no summary, and a message that is too long is never answered: it would
+//! make every later request too long as well. Its turn has failed, and the person was told. So when nothing
+//! else makes room, the newest messages before the turn are kept up to a bound, and the rest is cut.
 
 use std::sync::Arc;
 
@@ -21,9 +21,9 @@ pub fn spare_bytes(context_limit: Option<u64>) -> usize {
     third.min(EARLIER_BYTES_MAX) // Three bytes make a token, mostly.
 }
 
-/// The same messages, in which what people and the program said up to `after` is cut to so many bytes: files go, the text
-/// that reaches the bound loses its middle, and one line stands for everything before it. What the model said stays, and so
-/// does a summary.
+/// These messages, with user and context messages up to `after` cut to `bytes_max`: files are dropped, the
+/// text that reaches the bound loses its middle, and one line stands for everything before it. Replies and
+/// summaries stay.
 #[must_use]
 pub fn cut_earlier(messages: &[Arc<Message>], after: MessageId, bytes_max: usize) -> Vec<Arc<Message>> {
     let mut scissors = Scissors { left: bytes_max, noted: false };

@@ -9,7 +9,7 @@ pub const INSTRUCTIONS: &str = "Summarise this conversation so that it can go on
     what failed, and what is still to do. End with a section headed `## Constraints` that lists, one a line and in \
     the user's own words, everything the user demanded, forbade or preferred. Call no tools. Write only the summary.";
 
-/// The same, for a summary that was still too long.
+/// The instruction for a summary after one that was still too long.
 pub const SHORTER: &str = "Summarise this conversation in at most 300 words so that it can go on from your summary \
     alone: the goal, where things stand, what is to be done next. End with a section headed `## Constraints` that \
     lists, one a line and in the user's own words, everything the user demanded, forbade or preferred. Call no tools. \

@@ -86,7 +86,7 @@ fn a_broken_attempt_is_estimated_beyond_what_it_reported() {
     assert_eq!(
         told(UsageReport::default().settle(StreamEnd::Refused, 500, 0)),
         (0, 0, 0, 0),
-        "nobody charges for a refusal"
+        "a refusal costs nothing"
     );
     assert_eq!(told(report(480, 1).settle(StreamEnd::Refused, 500, 0)), (480, 1, 0, 0), "unless it says so");
     let cached = UsageReport { cache_read: 400_u64.into(), ..UsageReport::default() };

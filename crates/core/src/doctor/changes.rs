@@ -1,7 +1,7 @@
-//! What a request does not show of a transcript, without anything being wrong.
+//! Reports what a request leaves out of a healthy transcript.
 //!
-//! Every wire takes something another made, and none takes everything. Whoever wonders why a model does not know what is
-//! plainly there can see it here: what stays behind, wire by wire.
+//! No wire format takes everything that another one made. This report lists what is left out per wire format,
+//! and so explains why a model does not know something that is in the transcript.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ pub struct PromptChanges {
     pub hosted: usize,
     /// Files and media that are not sent as they are.
     pub media: usize,
-    /// Calls whose tool has a name the wire does not take.
+    /// Calls of tools with a name the wire format does not take.
     pub renamed: usize,
     /// Messages of which nothing can be sent.
     pub blank: usize,
@@ -57,14 +57,14 @@ impl PromptChanges {
         *self == Self::default()
     }
 
-    /// The same for the usual model of every wire.
+    /// The report for the default model of every wire format.
     #[must_use]
     pub fn on_all_wires<'a>(transcript: impl IntoIterator<Item = &'a Message> + Clone) -> Vec<(WireFormat, Self)> {
         WireFormat::ALL.map(|wire| (wire, Self::of(transcript.clone(), &Target::new(wire, usual(wire))))).to_vec()
     }
 }
 
-/// Whose models speak a wire.
+/// The usual provider of a wire format.
 const fn usual(wire: WireFormat) -> &'static str {
     match wire {
         WireFormat::Anthropic => "anthropic",

@@ -37,7 +37,7 @@ pub fn of_import(messages: &[Arc<Message>]) -> Vec<Fact> {
     numbered.chain([Fact::TurnEnded(TurnEnd::Done)]).collect()
 }
 
-/// Nobody waits for an answer to it.
+/// No answer to it is expected.
 fn said(message: &Arc<Message>) -> Fact {
     Fact::Said(message.clone(), TranscriptTail::Nothing)
 }
@@ -67,7 +67,7 @@ mod tests {
         chat
     }
 
-    /// No step is used twice, and nobody waits for an answer.
+    /// No step is used twice, and no answer is expected.
     #[test]
     fn a_mended_chat_rests_where_it_was() {
         let broken = messages([user("a"), reply([calls(0, "look", "{}")]), user("b"), reply([says("c")])]);
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_at_the_end_is_added_and_nothing_is_taken_back() {
+    fn a_repair_adds_missing_results_and_rewinds_nothing() {
         let broken = messages([user("a"), reply([calls(0, "look", "{}")])]);
         let facts = of_repair(&resting(&broken), &broken, &repair(&broken, TranscriptOrigin::Foreign));
         assert!(

@@ -19,7 +19,7 @@ use serde_json::{Map, Value};
 
 use crate::ids::{MessageId, Timestamp};
 use crate::message::Message;
-use scribe::Scribe;
+use scribe::SessionBuilder;
 
 /// How a session is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -88,9 +88,9 @@ pub struct SkippedRecord {
 /// Whether something was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Loss {
-    /// It was there for somebody else.
+    /// It was no part of the conversation.
     None,
-    /// It was meant to be part of the conversation, or nobody can tell.
+    /// It was part of the conversation, or that cannot be told.
     Lost,
 }
 
@@ -142,7 +142,7 @@ fn whole(value: &Value, at: Timestamp) -> Result<ForeignSession, NotASession> {
 /// The array of messages these are, if they are one.
 fn array(items: &[(usize, &Value)], about: Option<&Map<String, Value>>, at: Timestamp) -> Option<ForeignSession> {
     let format = format_of(items, about)?;
-    let mut scribe = Scribe::new(format, at, about.and_then(|about| about.get("model")?.as_str()));
+    let mut scribe = SessionBuilder::new(format, at, about.and_then(|about| about.get("model")?.as_str()));
     match format {
         SessionFormat::Anthropic => anthropic::read(&mut scribe, items, about.and_then(|about| about.get("system"))),
         SessionFormat::OpenAiResponses => {
@@ -155,7 +155,7 @@ fn array(items: &[(usize, &Value)], about: Option<&Map<String, Value>>, at: Time
     Some(scribe.finish())
 }
 
-/// Whose messages these are. Words alone are the same with everybody, and are taken for OpenAI's.
+/// The format of these messages. Plain text looks alike in every format and counts as OpenAI's.
 fn format_of(items: &[(usize, &Value)], about: Option<&Map<String, Value>>) -> Option<SessionFormat> {
     let (mut says, mut anthropic, mut chat, mut responses) = (items.is_empty(), 0, 0, 0);
     for (_, item) in items {
@@ -200,11 +200,11 @@ fn lines(text: &str, at: Timestamp) -> Result<ForeignSession, NotASession> {
     }
     let values: Vec<(usize, &Value)> = values.iter().map(|(line, value)| (*line, value)).collect();
     let mut session = if values.iter().any(|(_, value)| claude_code::is_line(value)) {
-        let mut scribe = Scribe::new(SessionFormat::ClaudeCode, at, None);
+        let mut scribe = SessionBuilder::new(SessionFormat::ClaudeCode, at, None);
         claude_code::read(&mut scribe, &values);
         scribe.finish()
     } else if values.iter().any(|(_, value)| codex::is_line(value)) {
-        let mut scribe = Scribe::new(SessionFormat::Codex, at, None);
+        let mut scribe = SessionBuilder::new(SessionFormat::Codex, at, None);
         codex::read(&mut scribe, &values);
         scribe.finish()
     } else {

@@ -8,7 +8,7 @@ use super::{Flaw, MARK, Piece, TranscriptOrigin, Ward, change_reply};
 use crate::ids::CallUid;
 use crate::message::{Body, Call, Part, Reasoning, Reply, RunBy, Seal};
 
-/// From this length on a seal is long enough to be a real one, whose shape can be held against it.
+/// From this length on a seal can be a real one, so its shape is checked.
 const SEAL_LEN_MIN: usize = 32;
 
 pub(super) fn mend(ward: &mut Ward, whose: TranscriptOrigin<'_>) {
@@ -188,7 +188,7 @@ fn mend_inputs(ward: &mut Ward, at: usize) {
     flaws.into_iter().for_each(|flaw| ward.found(of, flaw));
 }
 
-/// The same object with the control characters in its texts escaped, if it is one then. Nothing is guessed.
+/// The input with control characters in its strings escaped, if that makes it an object. Nothing is guessed.
 fn escaped(input: &str) -> Option<String> {
     let (mut text, mut in_string, mut after_backslash) = (String::with_capacity(input.len()), false, false);
     for c in input.chars() {

@@ -1,8 +1,8 @@
 //! Whether a call's input ends before it is over.
 //!
-//! A provider may close a call whose input it never finished. Repairing such an input would complete what did not arrive:
-//! `{"path":"/notes/old` is a prefix of every path below it. So an input that ends inside a string, an object or an
-//! array is cut, and a cut call never runs.
+//! A provider may close a call with unfinished input. Repairing such an input would complete what did not
+//! arrive: `{"path":"/notes/old` is a prefix of every path below it. So an input that ends inside a string,
+//! an object or an array is cut, and a cut call never runs.
 
 /// Whether some input, JSON or almost JSON, ends inside a string, an object or an array.
 ///

@@ -136,8 +136,8 @@ impl Draft {
         self.handle.as_ref()
     }
 
-    /// Whether the generation under way goes on from what others said and has not been joined to that yet. So it is for
-    /// whoever finds it again, too.
+    /// Whether the generation under way continues earlier text and is not joined to it yet. This also holds
+    /// for an attempt that re-attaches to it.
     #[must_use]
     pub const fn awaits_seam(&self) -> bool {
         self.awaits_seam

@@ -59,7 +59,7 @@ fn an_attempt_gets_on_by_what_is_kept() {
         assert!(!fold(nothing.clone()).got_on(), "{nothing:?}");
     }
     let ended = |json: &str| vec![call(0, "a"), input(0, json), Delta::CallEnded { slot: 0 }];
-    assert!(!fold(ended("[1]")).got_on(), "nobody can run that");
+    assert!(!fold(ended("[1]")).got_on(), "it cannot be run");
     for some in [vec![text("Hel")], ended("{}"), vec![found("web_search")]] {
         let mut draft = fold(some.clone());
         assert!(draft.got_on(), "{some:?}");
@@ -111,8 +111,8 @@ fn calls_grow_side_by_side() {
     assert_eq!(draft.complete_calls().count(), 2);
 }
 
-/// AW06: a call whose input ends inside a string, an object or an array was cut, whatever the provider says; its siblings
-/// are kept. At the output limit only valid JSON is believed of the last call.
+/// AW06: a call with input that ends inside a string, an object or an array was cut, whatever the provider
+/// says; its siblings are kept. At the output limit only valid JSON is believed of the last call.
 #[test]
 fn a_call_that_was_cut_is_not_whole() {
     let ended = |slot| Delta::CallEnded { slot };
@@ -272,7 +272,7 @@ fn waits_between_attempts_are_not_runtime() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_and_changes_nothing() {
+fn a_delta_out_of_order_is_refused_and_changes_nothing() {
     let cases = [
         (vec![], input(0, "x"), OutOfOrder::NoSuchCall(0)),
         (vec![call(0, "a"), Delta::CallEnded { slot: 0 }], input(0, "x"), OutOfOrder::NoSuchCall(0)),
@@ -290,7 +290,7 @@ fn what_does_not_fit_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn nobody_seals_a_draft_that_no_model_was_asked_for() {
+fn a_draft_without_an_attempt_cannot_be_sealed() {
     assert_eq!(Draft::new(STEP).seal(Stop::End, Timestamp(0), None), None);
 }
 
@@ -354,7 +354,7 @@ fn structure_weighs_what_it_takes() {
     assert_eq!(fold([text("The"), Delta::ReplyMeta(meta()), Delta::RetractAll]).weight(), 0);
 }
 
-/// A generation that goes on from others' words is joined to them once, whoever reads it when that is decided.
+/// A generation that continues earlier text is joined to it once, whichever process decides the seam.
 #[test]
 fn a_continuation_awaits_its_seam() {
     let seam = Delta::Seam(Seam { at: 3, dropped: 0, inserted: 0, unmatched: 0 });

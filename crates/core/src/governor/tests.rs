@@ -142,7 +142,7 @@ fn a_bad_request_is_proof_of_life() {
     assert_eq!(governor.called().count(), 2, "a failure is not");
     let pass = go(&mut governor, 3..4, at(2)).remove(0);
     governor.ended(pass, AttemptEnd::Untold, at(2), 0.5);
-    assert_eq!(governor.called().count(), 2, "nor is what nobody could see");
+    assert_eq!(governor.called().count(), 2, "nor is an attempt without an outcome");
 }
 
 /// A model that fails everybody is left alone; the key's other models are not.
@@ -173,7 +173,7 @@ fn a_broken_model_is_left_alone() {
     assert_eq!(governor.shut(&model("m"), at(31)), None);
 }
 
-/// Whoever finds a door shut is told the error that shut it, not one that might have.
+/// A blocked attempt gets the error that caused the block, not one that might have.
 #[test]
 fn a_shut_door_tells_the_real_error() {
     let mut governor = Governor::new(&limits(100));
@@ -194,7 +194,7 @@ fn a_shut_door_tells_the_real_error() {
     assert_eq!((shut.door, shut.error), (BlockScope::Credential, busy));
 }
 
-/// First come, first served; whoever leaves makes room.
+/// First come, first served; leaving the queue makes room.
 #[test]
 fn the_line_is_a_line() {
     let mut governor = Governor::new(&limits(2));
@@ -208,14 +208,14 @@ fn the_line_is_a_line() {
     assert_eq!(governor.called().collect::<Vec<_>>(), [QueueTicket(2)]);
     assert!(
         matches!(governor.ask(QueueTicket(5), &model("m"), at(1), 0.5), PermitDecision::InLine),
-        "nobody jumps the line"
+        "no attempt overtakes another"
     );
     governor.leave(QueueTicket(2));
     assert_eq!(governor.called().collect::<Vec<_>>(), [QueueTicket(3)]);
     assert!(matches!(governor.ask(QueueTicket(3), &model("m"), at(1), 0.5), PermitDecision::Go(_)));
 }
 
-/// A governor that could let nobody in lets in one.
+/// A governor with limits of zero admits one attempt.
 #[test]
 fn absurd_limits_let_one_through() {
     let governor = GovernorLimits { at_once_max: 0, ramp_from: 0, ramp_max: 0 };
@@ -267,14 +267,14 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(op, 0..200)
 }
 
-/// A governor, those who deal with it, and what was promised to them.
+/// A governor, its callers, and what it promised them.
 struct World {
     governor: Governor,
     now: Timestamp,
     waiting: Vec<(QueueTicket, ModelId)>,
     going: Vec<AttemptPermit>,
     next: u64,
-    /// Nobody may go before this: the longest of all that was asked of us.
+    /// No attempt may go before this: the latest time a provider asked for.
     promised: Timestamp,
     /// How many got through since the last outage.
     welcomed: usize,
@@ -293,8 +293,8 @@ impl World {
             PermitDecision::InLine => self.waiting.push((place, model)),
             PermitDecision::NotBefore(shut) => assert!(shut.until > self.now),
             PermitDecision::Go(pass) => {
-                assert!(self.now >= self.promised, "somebody went before the time");
-                assert!(self.waiting.iter().all(|(other, _)| *other > place), "somebody jumped the line");
+                assert!(self.now >= self.promised, "an attempt went before the time");
+                assert!(self.waiting.iter().all(|(other, _)| *other > place), "an attempt overtook another");
                 self.going.push(pass);
                 let opening = self.going.iter().filter(|pass| !pass.opened).count();
                 assert!(self.going.len() <= self.governor.limits.at_once_max, "too many at once");
@@ -304,7 +304,7 @@ impl World {
         }
     }
 
-    /// Those whose turn it is ask again, until it is nobody's.
+    /// Called tickets ask again, until none is called.
     fn serve(&mut self) {
         loop {
             let called = self.governor.called().next();
@@ -374,8 +374,9 @@ impl World {
 }
 
 proptest! {
-    /// Whatever happens: nobody goes before the time, nobody jumps the line, never too many at once, and after an outage
-    /// no faster than answers come. Once faults stop, everybody who waits goes, and goes once.
+    /// Under any faults: no attempt goes before the time, none overtakes another, never too many run at once,
+    /// and after an outage they go no faster than answers come. Once faults stop, every queued attempt goes
+    /// exactly once.
     #[test]
     fn a_governor_keeps_its_promises(ops in ops(), at_once_max in 1..12_usize) {
         let mut world = World::new(at_once_max);
@@ -389,7 +390,7 @@ proptest! {
             if !world.going.is_empty() {
                 world.end(0, Outcome::Answered);
             }
-            prop_assert!(left > 0, "nobody is served any more");
+            prop_assert!(left > 0, "no attempt is served any more");
             left -= 1;
         }
         prop_assert_eq!((world.governor.running, world.governor.opening, world.governor.line.len()), (0, 0, 0));

@@ -170,11 +170,11 @@ fn every_status_has_its_next_act() {
         let chat =
             Chat { status: *status, archived: *archived, queue: queue(steers), ..Chat::new(chat_id(1), "a", "") };
         let expected = match (status, archived, steers.is_empty()) {
-            (Status::Idle, false, false) => Next::Begin, // Nobody leaves a chat so, and nobody would wake it.
+            (Status::Idle, false, false) => Next::Begin, // No driver leaves a chat so, and nothing would wake it.
             (Status::Idle | Status::Failed, _, _) => Next::Rest,
             (Status::Awaiting, _, _) => Next::Await,
             (Status::Interrupting, _, _) => Next::Settle,
-            (Status::Running, _, _) => Next::Begin, // Without a turn: whoever waits begins one.
+            (Status::Running, _, _) => Next::Begin, // Without a turn: the queued message begins one.
         };
         assert_eq!(next(&chat), expected, "{status:?} archived={archived} {steers:?}");
     }
@@ -183,7 +183,7 @@ fn every_status_has_its_next_act() {
 /// A message that comes when the turn may not go on is not swallowed by it: the turn ends, and the message begins
 /// the next one.
 #[test]
-fn what_steers_a_turn_at_its_bound_is_left_for_the_next() {
+fn a_steering_message_at_the_turns_bound_waits_for_the_next_turn() {
     for (end, turn) in turns().into_iter().skip(1) {
         let chat = Chat { queue: queue(&[true]), ..running(TranscriptTail::Input, turn.clone()) };
         assert_eq!(next(&chat), Next::Finish(end.unwrap()));

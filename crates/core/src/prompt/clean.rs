@@ -22,7 +22,8 @@ pub(super) fn own_meta(meta: &Meta, target: &Target) -> Meta {
     meta.get_key_value(&target.provider).map(|(key, value)| (key.clone(), value.clone())).into_iter().collect()
 }
 
-/// Whether a part says that somebody else made it. A reply names only the last of its models, a part knows better.
+/// Whether a part's metadata names another provider. A reply names only the last of its models; a part knows
+/// its own.
 pub(super) fn is_foreign(meta: &Meta, target: &Target) -> bool {
     !meta.is_empty() && !meta.contains_key(&target.provider)
 }

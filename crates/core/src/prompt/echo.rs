@@ -1,13 +1,13 @@
 //! An answer that is sent back as it came, for its provider to go on.
 //!
-//! A provider whose own tools take long stops in the middle of its answer: it wants the answer back, to the byte, and goes
-//! on where it was. So here nothing is left out and nothing is put into words, as in a reply that is over; what cannot be
-//! sent as it came is not sent this way at all. A call of those tools that has no outcome yet may stand at the end, and
-//! only there: the provider runs it then.
+//! A provider with long-running tools of its own stops in the middle of its answer: it wants the answer back,
+//! to the byte, and continues there. So here nothing is left out and nothing is put into words, as in a reply
+//! that is over; what cannot be sent as it came is not sent this way at all. A call of those tools that has
+//! no outcome yet may stand at the end, and only there: the provider runs it then.
 
 use super::clean::{own_meta, words};
 use super::entry::PromptPart;
-use super::hosted::{Origin, answers, is_whole};
+use super::hosted::{ReplyOrigin, answers, is_whole};
 use super::reply::{Names, hosted_call, hosted_result, sealed};
 use super::request::UnfinishedAnswer;
 use super::target::Target;
@@ -36,7 +36,7 @@ pub(super) fn echo(unfinished: UnfinishedAnswer<'_>, target: &Target, names: &Na
         match part {
             Part::Text(text) => sent.extend(words(&text.text, own_meta(&text.meta, target))),
             Part::Reasoning(reasoning) => {
-                sent.push(PromptPart::Reasoning(sealed(reasoning, Origin::Own, target)?));
+                sent.push(PromptPart::Reasoning(sealed(reasoning, ReplyOrigin::Own, target)?));
             }
             Part::Call(call) => {
                 let is_new = calls.iter().all(|other| other.provider_id != call.provider_id);

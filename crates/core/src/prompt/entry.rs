@@ -1,4 +1,4 @@
-//! What is sent, in a shape every adapter can write down.
+//! Prompt entries: the shape that every adapter translates.
 //!
 //! A message says what happened; an entry says what a provider will be told about it. Here nothing can be missing any
 //! more: a call has a JSON object and an id, reasoning has a seal, a file has bytes. Adapters only translate.
@@ -13,7 +13,7 @@ use crate::message::{Meta, Seal, Text};
 /// pixels and minutes, hardly on their bytes, and one to two thousand is usual.
 pub const MEDIA_BYTES: usize = 6 * 1024;
 
-/// Who speaks.
+/// The speaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {
     /// The person, or we on behalf of the embedding program.
@@ -27,7 +27,7 @@ pub enum Role {
 /// Everything one side says before the other speaks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PromptEntry {
-    /// Who speaks.
+    /// The speaker.
     pub role: Role,
     /// What is said, never nothing.
     pub parts: Vec<PromptPart>,
@@ -52,7 +52,7 @@ pub enum PromptPart {
     HostedResult(HostedResult),
 }
 
-/// A file whose bytes are there.
+/// A file with its bytes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PromptFile {
     /// Its name, if it has one.
@@ -90,7 +90,7 @@ pub struct SealedReasoning {
 pub struct PromptCall {
     /// `call_1`, `call_2`…: our count within this prompt, because providers repeat and forget their ids.
     pub id: String,
-    /// The provider's id. Needed only by a provider that kept the call itself: see [`super::Chain`].
+    /// The provider's id. Needed only by a provider that kept the call itself: see [`super::ResponseChain`].
     pub provider_id: String,
     /// The tool's name, in characters every wire takes.
     pub tool: String,

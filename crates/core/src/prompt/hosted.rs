@@ -1,10 +1,10 @@
 //! Tools that ran at the provider.
 //!
-//! A provider takes its own searches back only as it made them: the call, then its outcome, in one reply, once. After a
-//! cut, a change of provider or a bug in a decoder that is not what the transcript holds, and a single stray half makes
-//! every later request fail. So each half is kept as part of a perfect pair or not at all. The call is then dropped,
-//! since nobody is waiting for it; what an outcome says in plain words is kept as words, because the answer after it
-//! leans on them. No outcome is ever invented.
+//! A provider takes its own searches back only as it made them: the call, then its outcome, in one reply,
+//! once. After a cut, a change of provider or a bug in a decoder that is not what the transcript holds, and a
+//! single stray half makes every later request fail. So each half is kept as part of a perfect pair or not at
+//! all. The call is then dropped, since no result is expected for it; what an outcome says in plain words is
+//! kept as words, because the answer after it leans on them. No outcome is ever invented.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,7 +34,7 @@ pub(super) enum Fate {
 
 /// Whether the target made a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Origin {
+pub(super) enum ReplyOrigin {
     /// It did.
     Own,
     /// Another provider did.
@@ -42,10 +42,10 @@ pub(super) enum Origin {
 }
 
 /// What becomes of each part of a reply. `used` holds the provider's ids that earlier replies were sent with.
-pub(super) fn fates(parts: &[Part], origin: Origin, target: &Target, used: &BTreeSet<String>) -> Vec<Fate> {
+pub(super) fn fates(parts: &[Part], origin: ReplyOrigin, target: &Target, used: &BTreeSet<String>) -> Vec<Fate> {
     let pairs = match origin {
-        Origin::Own => pairs(parts, target, used),
-        Origin::Foreign => BTreeMap::new(),
+        ReplyOrigin::Own => pairs(parts, target, used),
+        ReplyOrigin::Foreign => BTreeMap::new(),
     };
     let fate = |(at, part): (usize, &Part)| match (part, pairs.get(&at)) {
         (Part::Call(Call { run_by: RunBy::Us, .. }), _) => Fate::NotHosted,

@@ -10,8 +10,8 @@ use crate::truncate::truncate;
 const KEPT: usize = 2;
 
 impl PromptEntries {
-    /// The same entries with less in them. What is left out is replaced by a line that says so, never removed: calls keep
-    /// their results and entries their places.
+    /// These entries with less in them. What is left out is replaced by a line that says so, never removed:
+    /// calls keep their results and entries their places.
     #[must_use]
     pub fn leaner(&self, fallback: CompactionFallback) -> Self {
         let old = self.len().saturating_sub(KEPT);
@@ -19,8 +19,9 @@ impl PromptEntries {
         self.iter().enumerate().map(lean).collect::<Vec<_>>().into()
     }
 
-    /// The same entries without media and without the middle of long texts, the newest ones too: for a summary of what is
-    /// too long to be summarised whole. Text that something is attached to stays: its provider may compare.
+    /// These entries without media and without the middle of long texts, the newest ones too: for a summary
+    /// of what is too long to be summarised whole. Text that something is attached to stays: its provider may
+    /// compare.
     #[must_use]
     pub fn cut(&self, text_bytes_max: usize) -> Self {
         let cut = |entry: &PromptEntry| cut(leaner(entry, CompactionFallback::DropMedia), text_bytes_max);

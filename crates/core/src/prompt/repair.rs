@@ -1,13 +1,13 @@
-//! What had to be mended.
+//! Repairs made while preparing a prompt.
 //!
-//! A repair that nobody hears of hides the fault that made it necessary. So every one is noted with the message it was
-//! made for: to be counted, logged, and explained by `doctor`. Plain translation, such as leaving out another
-//! provider's reasoning, is no repair.
+//! A silent repair hides the fault that made it necessary. So each one is recorded with its message, to be
+//! counted, logged, and explained by `doctor`. Plain translation, such as leaving out another provider's
+//! reasoning, is no repair.
 
 use std::fmt;
 
 use super::reply::Spoken;
-use super::segment::Place;
+use super::segment::ResultFit;
 use crate::ids::MessageId;
 
 /// A flaw of a transcript that was not passed on.
@@ -41,11 +41,11 @@ impl Repair {
         kinds.into_iter().filter_map(move |(found, kind)| found.then_some(Self { message, kind }))
     }
 
-    pub(super) fn of_result(message: MessageId, place: Place) -> Option<Self> {
+    pub(super) fn of_result(message: MessageId, place: ResultFit) -> Option<Self> {
         let kind = match place {
-            Place::Answer => return None,
-            Place::Repeated => RepairKind::RepeatedResult,
-            Place::Orphan => RepairKind::OrphanResult,
+            ResultFit::Answer => return None,
+            ResultFit::Repeated => RepairKind::RepeatedResult,
+            ResultFit::Orphan => RepairKind::OrphanResult,
         };
         Some(Self { message, kind })
     }

@@ -1,8 +1,9 @@
-//! What the model said, as it may be told again.
+//! Replies of the model, as they may be sent again.
 //!
-//! Replies are where transcripts go bad: reasoning that lost its seal, calls whose input is no object, searches without
-//! an outcome, metadata that points at something no longer there. Each part is judged on its own first; then the rules
-//! on what must stand before or after what are applied, in an order in which no rule can undo another.
+//! Replies are where transcripts go bad: reasoning that lost its seal, calls with input that is no object,
+//! searches without an outcome, metadata that points at something no longer there. Each part is judged on its
+//! own first; then the rules on what must stand before or after what are applied, in an order in which no
+//! rule can undo another.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +11,7 @@ use serde_json::Map;
 
 use super::clean::{is_foreign, own_meta, tool_name, words};
 use super::entry::{HostedCall, HostedResult, PromptCall, PromptPart, SealedReasoning};
-use super::hosted::{Fate, Origin, fates};
+use super::hosted::{Fate, ReplyOrigin, fates};
 use super::target::{Follower, Links, Target};
 use crate::ids::{CallUid, ModelId};
 use crate::message::{Call, Meta, Part, Provided, Reasoning, RunBy, Seal};
@@ -26,7 +27,7 @@ pub(super) struct Names {
 
 /// A call that needs an answer.
 #[derive(Debug, Clone)]
-pub(super) struct Asked {
+pub(super) struct PendingCall {
     /// Our name for it, in the transcript.
     pub uid: CallUid,
     /// Whether its input arrived whole.
@@ -47,14 +48,14 @@ pub(super) struct Spoken {
     /// Its parts; none if nothing can be sent.
     pub parts: Vec<PromptPart>,
     /// The calls among them that need an answer, in order.
-    pub asked: Vec<Asked>,
+    pub asked: Vec<PendingCall>,
     /// Whether a use of one of the provider's own tools that could have been sent back is broken.
     pub broken_hosted: bool,
 }
 
 /// What can be sent to `target` of what `by` said.
 pub(super) fn spoken(parts: &[Part], by: &ModelId, target: &Target, names: &mut Names) -> Spoken {
-    let origin = if by.provider() == target.provider { Origin::Own } else { Origin::Foreign };
+    let origin = if by.provider() == target.provider { ReplyOrigin::Own } else { ReplyOrigin::Foreign };
     let fates = fates(parts, origin, target, &names.hosted);
     let mut said = Spoken::default();
     let mut kept: Vec<Option<PromptPart>> = Vec::with_capacity(parts.len());
@@ -62,7 +63,7 @@ pub(super) fn spoken(parts: &[Part], by: &ModelId, target: &Target, names: &mut 
     for (part, fate) in parts.iter().zip(&fates) {
         let lost = matches!(fate, Fate::Drop | Fate::Say(_));
         lost_hosted |= lost;
-        said.broken_hosted |= lost && origin == Origin::Own && is_replayable_kind(part, target);
+        said.broken_hosted |= lost && origin == ReplyOrigin::Own && is_replayable_kind(part, target);
         kept.push(match (part, fate) {
             (Part::Text(text), _) => words(&text.text, attached(&text.meta, origin, target)),
             (Part::Reasoning(reasoning), _) => sealed(reasoning, origin, target).map(PromptPart::Reasoning),
@@ -90,17 +91,20 @@ fn is_replayable_kind(part: &Part, target: &Target) -> bool {
     }
 }
 
-fn attached(meta: &Meta, origin: Origin, target: &Target) -> Meta {
+fn attached(meta: &Meta, origin: ReplyOrigin, target: &Target) -> Meta {
     match origin {
-        Origin::Own => own_meta(meta, target),
-        Origin::Foreign => Meta::new(),
+        ReplyOrigin::Own => own_meta(meta, target),
+        ReplyOrigin::Foreign => Meta::new(),
     }
 }
 
-pub(super) fn sealed(reasoning: &Reasoning, origin: Origin, target: &Target) -> Option<SealedReasoning> {
+pub(super) fn sealed(reasoning: &Reasoning, origin: ReplyOrigin, target: &Target) -> Option<SealedReasoning> {
     let seal = reasoning.seal.as_ref()?;
     let (Seal::Signature(token) | Seal::Redacted(token)) = seal;
-    if origin == Origin::Foreign || !target.reasoning || token.trim().is_empty() || is_foreign(&reasoning.meta, target)
+    if origin == ReplyOrigin::Foreign
+        || !target.reasoning
+        || token.trim().is_empty()
+        || is_foreign(&reasoning.meta, target)
     {
         return None;
     }
@@ -112,16 +116,22 @@ pub(super) fn sealed(reasoning: &Reasoning, origin: Origin, target: &Target) -> 
     })
 }
 
-fn asked(call: &Call, origin: Origin, target: &Target, names: &mut Names, open: &mut Vec<Asked>) -> PromptPart {
+fn asked(
+    call: &Call,
+    origin: ReplyOrigin,
+    target: &Target,
+    names: &mut Names,
+    open: &mut Vec<PendingCall>,
+) -> PromptPart {
     names.calls += 1;
     let id = format!("call_{}", names.calls);
     let tool = tool_name(&call.tool, target.wire.rules());
     let provider_id = match origin {
-        Origin::Own => call.provider_id.clone(),
-        Origin::Foreign => String::new(),
+        ReplyOrigin::Own => call.provider_id.clone(),
+        ReplyOrigin::Foreign => String::new(),
     };
     let object = if call.whole { call.object() } else { None };
-    open.push(Asked {
+    open.push(PendingCall {
         uid: call.uid,
         whole: call.whole,
         readable: object.is_some(),
@@ -195,7 +205,7 @@ fn unlink(kept: &mut [Option<PromptPart>], lost_hosted: bool, lost_reasoning: bo
     }
 }
 
-/// The same, of an answer that is still unfinished: without calls of ours, which nobody has answered.
+/// The parts of an unfinished answer, without calls of ours: they have no results yet.
 pub(super) fn unfinished(parts: &[Part], by: &ModelId, target: &Target, names: &mut Names) -> Vec<PromptPart> {
     let is_ours = |part: &Part| matches!(part, Part::Call(Call { run_by: RunBy::Us, .. }));
     let parts: Vec<Part> = parts.iter().filter(|part| !is_ours(part)).cloned().collect();

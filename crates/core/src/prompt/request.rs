@@ -109,7 +109,7 @@ pub struct ResponseChain {
 pub struct UnfinishedAnswer<'a> {
     /// What was said.
     pub parts: &'a [Part],
-    /// Who said it.
+    /// The model that said it.
     pub by: &'a ModelId,
 }
 

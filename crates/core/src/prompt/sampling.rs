@@ -21,7 +21,7 @@ pub const STOP_BYTES_MAX: usize = 256;
 pub struct Sampling {
     /// How much chance there is in each word: 0 to 2.
     pub temperature: Option<f64>,
-    /// Pick among the likeliest words whose probabilities add up to this: 0 to 1.
+    /// Pick among the likeliest words that together have this probability: 0 to 1.
     pub top_p: Option<f64>,
     /// Pick among so many of the likeliest words: 1 or more.
     pub top_k: Option<u32>,

@@ -42,7 +42,7 @@ impl ToolSpec {
 /// How many schemas at most are looked at to make one of a choice. References let a small one go round in circles.
 const SCHEMAS_MAX: usize = 256;
 
-/// Keywords whose value is a map of schemas, a list of schemas, a schema.
+/// Keywords that hold a map of schemas, a list of schemas, a schema.
 const MAPS: [&str; 5] = ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
 const LISTS: [&str; 4] = ["anyOf", "oneOf", "allOf", "prefixItems"];
 const SINGLES: [&str; 8] = ["items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames"];

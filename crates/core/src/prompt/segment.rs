@@ -7,8 +7,8 @@
 
 use super::clean::{own_meta, tool_name, without_nul, words};
 use super::entry::{PromptEntry, PromptMedia, PromptPart, PromptResult, Role};
-use super::reply::{Asked, Spoken};
-use super::target::{Neighbours, Target, accepts};
+use super::reply::{PendingCall, Spoken};
+use super::target::{AdjacentReplies, Target, accepts};
 use super::user::{essence, shown, true_type};
 use super::words as say;
 use crate::ids::MessageId;
@@ -33,7 +33,7 @@ struct Step {
 /// A call and, once it is known, its answer.
 #[derive(Debug)]
 struct Slot {
-    asked: Asked,
+    asked: PendingCall,
     answer: Option<Answer>,
 }
 
@@ -45,7 +45,7 @@ struct Answer {
 
 /// Where a result belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum ResultFit {
     /// To a call of this segment.
     Answer,
     /// To a call of this segment that has its answer.
@@ -72,19 +72,19 @@ impl Segment {
     }
 
     /// Adds a result: to the first call it answers, else as a note, because what a tool did must not go unsaid.
-    pub fn answer(&mut self, result: &CallResult, target: &Target) -> Place {
+    pub fn answer(&mut self, result: &CallResult, target: &Target) -> ResultFit {
         let slots = || self.steps.iter().flat_map(|step| &step.slots);
         if !slots().any(|slot| slot.asked.uid == result.call) {
             self.after.extend(orphan(result, target));
-            return Place::Orphan;
+            return ResultFit::Orphan;
         }
         let mut slots = self.steps.iter_mut().flat_map(|step| &mut step.slots);
         match slots.find(|slot| slot.asked.uid == result.call && slot.answer.is_none()) {
             Some(slot) => {
                 slot.answer = Some(answer(&slot.asked, result, target));
-                Place::Answer
+                ResultFit::Answer
             }
-            None => Place::Repeated,
+            None => ResultFit::Repeated,
         }
     }
 
@@ -130,7 +130,7 @@ impl Segment {
 
 impl Slot {
     fn result(&self) -> PromptResult {
-        let Asked { id, provider_id, tool, whole, .. } = &self.asked;
+        let PendingCall { id, provider_id, tool, whole, .. } = &self.asked;
         self.answer.as_ref().map_or_else(
             || PromptResult {
                 id: id.clone(),
@@ -152,7 +152,7 @@ pub(super) fn retraction(tools: &[String], target: &Target) -> Option<PromptPart
     (!names.is_empty()).then(|| PromptPart::text(say::retracted(&names)))
 }
 
-fn answer(asked: &Asked, result: &CallResult, target: &Target) -> Answer {
+fn answer(asked: &PendingCall, result: &CallResult, target: &Target) -> Answer {
     let (mut media, mut aside, mut lines) = (Vec::new(), Vec::new(), Vec::new());
     if !result.output.text.trim().is_empty() {
         lines.push(without_nul(&result.output.text));
@@ -198,13 +198,13 @@ fn orphan(result: &CallResult, target: &Target) -> Vec<PromptPart> {
 }
 
 /// Adds a reply, as one entry with the reply before it where the wire wants that.
-fn speak(entries: &mut Vec<PromptEntry>, parts: Vec<PromptPart>, replies: Neighbours) {
+fn speak(entries: &mut Vec<PromptEntry>, parts: Vec<PromptPart>, replies: AdjacentReplies) {
     let is_sealed = |parts: &[PromptPart]| parts.iter().any(|part| matches!(part, PromptPart::Reasoning(_)));
     if let Some(PromptEntry { role: Role::Assistant, parts: before }) = entries.last_mut() {
         let merge = match replies {
-            Neighbours::Free => false,
-            Neighbours::Merge => true,
-            Neighbours::MergeUnsealed => !is_sealed(before) && !is_sealed(&parts),
+            AdjacentReplies::Free => false,
+            AdjacentReplies::Merge => true,
+            AdjacentReplies::MergeUnsealed => !is_sealed(before) && !is_sealed(&parts),
         };
         if merge {
             return before.extend(parts);

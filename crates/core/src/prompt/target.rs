@@ -1,8 +1,9 @@
-//! Whom a prompt is for.
+//! The target of a prompt: wire format and model.
 //!
-//! The same transcript must be told to four wire formats and to many models behind each, and every one of them refuses
-//! something that another demands. What a *format* demands is a row of [`Rules`]; what a *model* can take is a
-//! [`Target`]. Preparation asks these two and never a provider's name, so a new provider is a new row, not a new branch.
+//! One transcript must fit four wire formats and many models behind each, and every one of them refuses
+//! something that another demands. What a *format* demands is a row of [`Rules`]; what a *model* can take is
+//! a [`Target`]. Preparation asks these two and never a provider's name, so a new provider is a new row, not
+//! a new branch.
 
 use super::sampling::TakesSampling;
 
@@ -13,14 +14,14 @@ pub enum WireFormat {
     Anthropic,
     /// OpenAI Responses.
     OpenAiResponses,
-    /// OpenAI Chat Completions, and all who imitate it.
+    /// OpenAI Chat Completions, and compatible servers.
     OpenAiChat,
     /// Gemini `generateContent`.
     Gemini,
 }
 
 impl WireFormat {
-    /// All of them, for whoever must try each.
+    /// All wire formats.
     pub const ALL: [Self; 4] = [Self::Anthropic, Self::OpenAiResponses, Self::OpenAiChat, Self::Gemini];
 }
 
@@ -29,7 +30,7 @@ impl WireFormat {
 pub struct Target {
     /// The format it is spoken to in.
     pub wire: WireFormat,
-    /// The provider's name: whose metadata, reasoning and tools count as its own.
+    /// The provider's name. Metadata, reasoning and tools under this name count as its own.
     pub provider: String,
     /// Whether it goes on from an assistant entry at the end.
     pub prefill: bool,
@@ -44,7 +45,7 @@ pub struct Target {
     pub user_media: Vec<String>,
     /// Media types a tool may show it.
     pub result_media: Vec<String>,
-    /// Tools of the provider's own whose calls and outcomes may be sent back as they came.
+    /// The provider's own tools with calls and outcomes that may be sent back unchanged.
     pub replays: Vec<String>,
     /// When it takes `temperature`, `top_p` and `top_k`.
     pub takes_sampling: TakesSampling,
@@ -104,7 +105,7 @@ pub(super) fn accepts(accepted: &[String], media_type: &str) -> bool {
 /// What a wire format demands of the entries.
 pub(super) struct Rules {
     /// What becomes of two replies with nothing between them.
-    pub replies: Neighbours,
+    pub replies: AdjacentReplies,
     /// Whether a reply with reasoning must begin with reasoning.
     pub reasoning_leads: bool,
     /// What must come after reasoning.
@@ -133,7 +134,7 @@ pub(super) struct Rules {
 
 /// What becomes of two replies with nothing between them.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Neighbours {
+pub(super) enum AdjacentReplies {
     /// They stay two.
     Free,
     /// They become one.
@@ -165,7 +166,7 @@ pub(super) enum Links {
 }
 
 const COMMON: Rules = Rules {
-    replies: Neighbours::Merge,
+    replies: AdjacentReplies::Merge,
     reasoning_leads: false,
     follower: Follower::Any,
     links: Links::None,
@@ -181,7 +182,7 @@ const COMMON: Rules = Rules {
 };
 
 static ANTHROPIC: Rules = Rules {
-    replies: Neighbours::MergeUnsealed,
+    replies: AdjacentReplies::MergeUnsealed,
     reasoning_leads: true,
     links: Links::Citations,
     hosted_id_prefix: "srvtoolu_",
@@ -195,7 +196,7 @@ static ANTHROPIC: Rules = Rules {
 };
 
 static OPENAI_RESPONSES: Rules =
-    Rules { replies: Neighbours::Free, follower: Follower::Own, links: Links::Items, chains: true, ..COMMON };
+    Rules { replies: AdjacentReplies::Free, follower: Follower::Own, links: Links::Items, chains: true, ..COMMON };
 
 static OPENAI_CHAT: Rules = COMMON;
 

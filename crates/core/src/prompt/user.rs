@@ -25,7 +25,7 @@ pub(super) fn user_parts(parts: &[Part], target: &Target) -> Vec<PromptPart> {
     parts.iter().filter_map(sendable).collect()
 }
 
-/// The same parts, with a line in place of each file that would have to be shown: for one that a provider refuses.
+/// These parts with a line of text in place of each file, for a provider that refuses the files.
 #[must_use]
 pub fn told_of(parts: &[Part]) -> Vec<Part> {
     let told = |part: &Part| match part {

@@ -23,7 +23,7 @@ use super::target::Target;
 ///
 /// # Errors
 /// All violations found, in the order of the request.
-pub fn validate(request: &Request, target: &Target) -> Result<(), Vec<Violation>> {
+pub fn validate(request: &Request, target: &Target) -> Result<(), Vec<RequestViolation>> {
     let mut check = Check { request, target, law: Law::of(target.wire), found: Vec::new() };
     check.address();
     check.order();
@@ -42,26 +42,26 @@ struct Check<'a> {
     request: &'a Request,
     target: &'a Target,
     law: &'static Law,
-    found: Vec<Violation>,
+    found: Vec<RequestViolation>,
 }
 
 impl Check<'_> {
-    fn expect(&mut self, holds: bool, violation: Violation) {
+    fn expect(&mut self, holds: bool, violation: RequestViolation) {
         if !holds {
             self.found.push(violation);
         }
     }
 
     fn address(&mut self) {
-        self.expect(self.request.wire == self.target.wire, Violation::OtherWire);
-        self.expect(self.request.model.provider() == self.target.provider, Violation::OtherProvider);
+        self.expect(self.request.wire == self.target.wire, RequestViolation::OtherWire);
+        self.expect(self.request.model.provider() == self.target.provider, RequestViolation::OtherProvider);
     }
 }
 
 /// One thing a provider would refuse. Entries, parts and tools are counted from 0.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the fields are positions, and each variant's message says what they point at")]
-pub enum Violation {
+pub enum RequestViolation {
     /// Built for another wire.
     #[error("the request is for another wire than its target's")]
     OtherWire,
@@ -95,7 +95,7 @@ pub enum Violation {
     /// A result without content.
     #[error("part {part} of entry {entry} is a result that says and shows nothing")]
     EmptyResult { entry: usize, part: usize },
-    /// Metadata of somebody else.
+    /// Metadata of another provider.
     #[error("part {part} of entry {entry} carries metadata of another provider")]
     ForeignMeta { entry: usize, part: usize },
     /// A file or medium without bytes.

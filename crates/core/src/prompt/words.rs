@@ -1,7 +1,8 @@
-//! Every sentence we put into a conversation ourselves.
+//! Every sentence that Everturn itself adds to a conversation.
 //!
-//! The model reads these as if somebody had said them, so they state what happened and nothing else: no persona, no
-//! politeness, no advice beyond what the situation demands. They are in one place so that they can be read in one go.
+//! The model reads these as part of the conversation, so they state what happened and nothing else: no
+//! persona, no politeness, no advice beyond what the situation demands. They are in one place so that they
+//! can be read in one go.
 
 use crate::message::CallVerdict;
 
@@ -18,10 +19,10 @@ pub const CONTINUE: &str = "Your last message broke off at its very end. Go on f
 /// The result of a call that has none.
 pub const NO_RESULT: &str = "This call was interrupted and has no result.";
 
-/// The result of a call whose input did not arrive whole.
+/// The result of a call with incomplete input.
 pub const CUT_OFF: &str = "The input of this call was cut off, so it was not run.";
 
-/// The result of a call of which nobody knows whether it ran.
+/// The result of a call that may or may not have run.
 pub const LOST_RESULT: &str = "The result of this call was lost. It is not known whether it ran, or how it ended.";
 
 /// The description of the tool that is offered only because past calls must have some tool.
@@ -51,7 +52,7 @@ pub fn retracted(tools: &[String]) -> String {
     format!("(Cut off and taken back before it ran: {}.)", tools.join(", "))
 }
 
-/// Tells what a tool said whose call is not there.
+/// A note with the output of a tool, for a result without a call.
 pub fn orphan(tool: &str, text: &str) -> String {
     format!("(Result of an earlier call of {tool} that is no longer shown:)\n{text}")
 }
@@ -71,7 +72,7 @@ pub fn unreadable(name: &str, media_type: &str, bytes: usize) -> String {
     format!("(A file that cannot be shown here: {}{bytes} bytes.)", described(name, media_type))
 }
 
-/// Stands for a file whose bytes are gone.
+/// Stands for a file without its bytes.
 pub fn gone(name: &str, media_type: &str) -> String {
     format!("(A file that is no longer available: {}no bytes.)", described(name, media_type))
 }

@@ -97,8 +97,8 @@ fn an_answer_that_can_be_sent_back_is() {
     assert_eq!(elsewhere, Recovery::FallBack { carry: FallBackCarry::Nothing });
 }
 
-/// AW15: whoever can re-attach does, whatever the draft holds; not after bytes that made no sense, not to a generation
-/// that failed, and not for free for ever.
+/// AW15: re-attaching comes first, whatever the draft holds; but not after malformed bytes, not to a
+/// generation that failed, and not without end.
 #[test]
 fn reattaching_comes_first() {
     let with_handle = |deltas: Vec<Delta>| draft(&[deltas, vec![Delta::Handle(Box::new(handle()))]].concat());
@@ -116,7 +116,7 @@ fn reattaching_comes_first() {
 
 /// A generation that is there and says nothing more is gone on with elsewhere, before the budget is spent on it.
 #[test]
-fn nobody_reattaches_twice_to_one_that_says_nothing() {
+fn a_silent_generation_is_not_reattached_twice() {
     let again = AttemptBegan { number: 2, model: "understudy/one".parse().unwrap(), rung: Rung::Reattach };
     let found = [words(), Delta::Handle(Box::new(handle())), Delta::Attempt(Box::new(again))];
     for cause in CAUSES {

@@ -47,7 +47,7 @@ pub fn call(slot: u32, tool: &str, input: &str) -> Vec<Delta> {
     deltas
 }
 
-/// The same, cut before its end.
+/// A call that is cut before its end.
 #[must_use]
 pub fn cut_call(slot: u32, tool: &str, input: &str) -> Vec<Delta> {
     let (provider_id, tool) = ("call_0".into(), tool.into());
@@ -65,7 +65,7 @@ pub fn draft(step: StepId, deltas: &[Delta]) -> Draft {
     draft
 }
 
-/// The same, sealed.
+/// A sealed reply of these deltas.
 #[must_use]
 pub fn reply(step: StepId, deltas: &[Delta], stop: Stop) -> Reply {
     draft(step, deltas).seal(stop, Timestamp(5), None).expect("an attempt was made")

@@ -53,7 +53,7 @@ impl Stage {
         self.submit_as(None, command, limits)
     }
 
-    /// The same, under the sender's name for it.
+    /// Submits a command with an idempotency key.
     pub fn submit_as(&mut self, key: Option<&str>, command: Command, limits: &Limits) -> Result<InboxSeq, Refusal> {
         let aimed = admit_behind(&self.chat, self.pending(), &command, limits, self.now, |id| self.is_users(id))?;
         let seq = self.inbox.last().map_or(self.chat.obeyed, |(newest, _)| newest.seq).next();

@@ -8,7 +8,7 @@ use crate::command::{AnswerContent, CallAnswer, Command, Delivery, ModelChoice};
 use crate::ids::{CallUid, InboxSeq, MessageId, StepId};
 use crate::message::{Body, Message, Meta, Output, Part, Text};
 
-/// What somebody might want of `chat`. A message says `words`.
+/// A command that a client might send to `chat`. A message says `words`.
 #[must_use]
 pub fn wish(chat: &Chat, transcript: &[Arc<Message>], words: &str, dice: &mut Dice) -> Command {
     let parts: Arc<[Part]> = Arc::new([Part::Text(Text { text: words.into(), meta: Meta::new() })]);
@@ -62,7 +62,7 @@ fn message(transcript: &[Arc<Message>], dice: &mut Dice) -> MessageId {
     }
 }
 
-/// Answers to some or all calls that ask; sometimes twice, of the wrong kind, or to nobody's question.
+/// Answers to some or all calls that ask; sometimes twice, of the wrong kind, or to a call that does not ask.
 fn answers(chat: &Chat, dice: &mut Dice) -> Arc<[CallAnswer]> {
     let all = dice.below(2) == 0;
     let asked = chat.calls.iter().filter(|open| open.state.asks());

@@ -1,12 +1,13 @@
-//! Leaving a broken model alone.
+//! Circuit breaker: leaves a broken model alone.
 //!
-//! When a model fails everybody, each chat's own backoff is not enough: together they still hammer it. A breaker per
-//! model counts failures in a row, closes the door for a while, and then lets one attempt through to look. Whatever
-//! becomes of that attempt, the door moves: its first words or any sensible answer open it, failure shuts it again, and
-//! one that never reports back is replaced after a while. There is no state in which everyone is refused for ever.
+//! When a model fails for all chats, each chat's own backoff is not enough: together they still overload it.
+//! A breaker per model counts failures in a row, opens for a while, and then admits one attempt as a probe.
+//! Every outcome of the probe changes the state: first output or any sensible answer closes the breaker,
+//! failure opens it again, and a probe that never reports is replaced after a while. In no state are attempts
+//! refused for ever.
 //!
-//! Whoever comes while one looks is told to come back soon: after as long again as the look has taken, so that nobody
-//! rests for long behind a short look, and nobody asks often behind a long one.
+//! An attempt that arrives during a probe is told to return after as long again as the probe has taken, so
+//! that waits are short behind a short probe, and polls are rare behind a long one.
 
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ pub struct BreakerLimits {
     pub open_max: Duration,
     /// How long a probe may take before another is sent: 120 s, a silence long.
     pub probe_max: Duration,
-    /// How long whoever comes behind a probe waits at least: 1 s.
+    /// The shortest wait behind a probe: 1 s.
     pub behind_min: Duration,
 }
 
@@ -37,7 +38,7 @@ impl Default for BreakerLimits {
     }
 }
 
-/// The door to one model.
+/// The circuit breaker of one model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Breaker {
     limits: BreakerLimits,
@@ -48,31 +49,31 @@ pub struct Breaker {
 enum State {
     /// In use, after so many failures in a row.
     Closed { failures: u32 },
-    /// Nobody may pass before this time.
+    /// No attempt is admitted before this time.
     Open { until: Timestamp },
     /// One attempt is out to look since then; another may go after this time.
     Probing { since: Timestamp, until: Timestamp },
 }
 
-/// Whether an attempt may go.
+/// Whether an attempt is admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BreakerDecision {
     /// As usual.
     Go,
-    /// To look whether the model is back; everyone else waits for it.
+    /// As a probe; other attempts wait for its outcome.
     Probe,
     /// Not before this time.
     NotBefore(Timestamp),
 }
 
-/// What an attempt says about the model's health, which is not what it says about itself.
+/// What an attempt's outcome says about the model's health.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ModelHealth {
     /// It answers: with success, or with a refusal that is about us.
     Answers,
     /// It does not.
     Fails,
-    /// The attempt was stopped before it could tell.
+    /// The attempt was stopped before that was known.
     Untold,
 }
 
@@ -100,13 +101,13 @@ impl ModelHealth {
             | ErrorKind::ProviderDisabled
             | ErrorKind::ChainBroken
             | ErrorKind::Generic => Self::Answers,
-            ErrorKind::Budget | ErrorKind::Quarantine => Self::Untold, // It was not asked.
+            ErrorKind::Budget | ErrorKind::Quarantine => Self::Untold, // No model was called.
         }
     }
 }
 
 impl Breaker {
-    /// A closed breaker: everyone may pass.
+    /// A closed breaker: all attempts are admitted.
     #[must_use]
     pub const fn new(limits: BreakerLimits) -> Self {
         Self { limits, state: State::Closed { failures: 0 } }
@@ -124,7 +125,7 @@ impl Breaker {
         }
     }
 
-    /// Until when nobody may pass, if that is so. To ask changes nothing.
+    /// The time before which no attempt is admitted, if there is one. Changes nothing.
     #[must_use]
     pub fn shut_until(&self, now: Timestamp) -> Option<Timestamp> {
         let (until, ask_at) = match self.state {
@@ -137,7 +138,7 @@ impl Breaker {
         (now < until && until.since(now) <= wait_max).then_some(until.min(ask_at))
     }
 
-    /// Over how long those who are told the same time come back: behind a probe they are many, and one is looking.
+    /// The span over which blocked attempts return: behind a probe they are many, and one probe is enough.
     #[must_use]
     pub const fn spread(&self) -> Duration {
         match self.state {

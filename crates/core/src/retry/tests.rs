@@ -222,7 +222,8 @@ fn failures_in_a_row_close_the_door_and_one_probe_looks() {
     assert_eq!(door.admit(at(62)), BreakerDecision::NotBefore(at(63)));
 }
 
-/// I16: whoever comes while one looks is told to come back after as long again, so nobody rests long behind a short look.
+/// I16: an attempt behind a probe returns after as long again as the probe has taken, so waits behind a short
+/// probe are short.
 #[test]
 fn behind_a_probe_the_wait_is_as_long_as_the_look() {
     let mut door = broken_at_zero();
@@ -355,7 +356,7 @@ proptest! {
         prop_assert!(attempts <= 24 && why.is_some());
     }
 
-    /// Whatever happened to it, after its longest wait a breaker lets somebody through.
+    /// Whatever happened to it, after its longest wait a breaker admits an attempt.
     #[test]
     fn a_breaker_never_stays_shut(events in prop::collection::vec((0..5_u8, 0..100_i64), 0..50)) {
         let mut door = breaker();

@@ -7,9 +7,9 @@
 //! the text has repeated itself already, no amount will do.
 
 use super::glyph::{self, LETTER, ZERO_WIDTH_JOINER, is_spaced_word, is_word, weigh};
-use super::head::{Head, Look};
+use super::head::{Answerable, TextHead};
 use super::marker::Marker;
-use super::shown::Shown;
+use super::shown::ShownText;
 
 /// A cut word begun again, `"bro"` and `"brown"`. With two letters it might be `"ha"` and `"ha!"`.
 pub(super) const WORD_MIN: usize = 3 * LETTER;
@@ -17,17 +17,18 @@ pub(super) const WORD_MIN: usize = 3 * LETTER;
 pub(super) const LINE_MIN: usize = 4 * LETTER;
 /// Words that could stand twice, `"the quick "`, at least two of them. In Chinese three characters.
 pub(super) const PHRASE_MIN: usize = 8 * LETTER;
-/// The same in code, where there are lists of arguments and fields.
+/// In code: longer, because of lists of arguments and fields.
 pub(super) const CODE_MIN: usize = 16 * LETTER;
 /// Several finished lines, in the same order.
 pub(super) const LINES_MIN: usize = 12 * LETTER;
 /// Enough where texts do repeat: a whole line of code, a table row, nested calls and types.
 pub(super) const SURE_MIN: usize = 24 * LETTER;
-/// Nobody begins again inside a word or with a comma, but records do look alike: `"pub ra|x: u8,\npub rb|x: u8,"`.
+/// A restart does not begin inside a word or with a comma, but records do look alike: `"pub ra|x: u8,\npub
+/// rb|x: u8,"`.
 pub(super) const INFIX_MIN: usize = 48 * LETTER;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum OverlapVerdict {
     /// The model said it again.
     Repeat,
     /// The text has a habit of saying it again: nothing that overlaps here proves anything.
@@ -40,7 +41,7 @@ pub(super) enum Verdict {
 /// `lead`, `overlap`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Claim<'a> {
-    pub(super) shown: &'a Shown,
+    pub(super) shown: &'a ShownText,
     pub(super) before: &'a str,
     pub(super) overlap: &'a str,
     /// What the overlap consists of, again and again. Mostly all of it.
@@ -53,19 +54,19 @@ pub(super) struct Claim<'a> {
 
 impl Claim<'_> {
     /// `end` is where in `head` the overlap ends.
-    pub(super) fn judge(&self, head: &Head<'_>, end: usize) -> Look<Verdict> {
+    pub(super) fn judge(&self, head: &TextHead<'_>, end: usize) -> Answerable<OverlapVerdict> {
         let next = head.char_at(end)?;
         if self.begins_glyph_again(next) {
-            return Ok(Verdict::Repeat);
+            return Ok(OverlapVerdict::Repeat);
         }
         if !self.begins_marker_again(head, end)? && !self.is_enough(next) {
-            return Ok(Verdict::Weak);
+            return Ok(OverlapVerdict::Weak);
         }
         let echoes = self.unit.len() * 2 <= self.overlap.len()
             || self.before.ends_with(self.overlap)
             || self.went_on_alike()
             || head.starts_with(end, self.overlap)?;
-        Ok(if echoes { Verdict::Echo } else { Verdict::Repeat })
+        Ok(if echoes { OverlapVerdict::Echo } else { OverlapVerdict::Repeat })
     }
 
     /// From what is least likely to stand twice to what is most.
@@ -188,7 +189,8 @@ impl Claim<'_> {
         self.begins_same_line() && self.lead.is_empty() && (self.marker().is_some() || self.content().starts_with('|'))
     }
 
-    /// The line's indentation was repeated too. Nobody indents in the middle of a line, except columns of numbers.
+    /// The line's indentation was repeated too. Text has no indentation in the middle of a line, except
+    /// columns of numbers.
     fn is_indented(&self) -> bool {
         let code = |c: char| c.is_alphabetic() || "\"'`{}()[]<>#/@".contains(c);
         let indent = self.overlap.starts_with("  ") || self.overlap.starts_with('\t');
@@ -280,7 +282,7 @@ impl Claim<'_> {
     }
 
     /// Shown ends right behind a bullet, or in the middle of one, and the continuation has the bullet again.
-    fn begins_marker_again(&self, head: &Head<'_>, end: usize) -> Look<bool> {
+    fn begins_marker_again(&self, head: &TextHead<'_>, end: usize) -> Answerable<bool> {
         let line = self.shown.last_line();
         if !self.begins_line() || self.content().is_empty() {
             return Ok(false);

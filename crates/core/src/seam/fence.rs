@@ -4,20 +4,20 @@
 //! the shown text ends, and only reading all of it tells. The rules are CommonMark's, except that indentation and quote
 //! markers before a fence are not counted: models put fences into lists of any depth.
 
-use super::head::{Head, Look};
+use super::head::{Answerable, TextHead};
 
 /// No language name is longer; a line of prose that begins with three ticks soon is.
 const INFO_BYTES_MAX: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Fence {
+pub(super) struct CodeFence {
     mark: char,
     len: usize,
     /// Holds a text that may itself have fences in it.
     pub(super) markdown: bool,
 }
 
-impl Fence {
+impl CodeFence {
     /// The fence a text ends in. Its last line is not counted unless it is finished.
     pub(super) fn open_at_end(text: &str) -> Option<Self> {
         let mut open: Option<Self> = None;
@@ -68,7 +68,7 @@ fn holds_markdown(info: &str) -> bool {
 /// A fence line at the head of a continuation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FenceLine {
-    pub(super) fence: Fence,
+    pub(super) fence: CodeFence,
     /// Names no language, as closing fences do.
     pub(super) bare: bool,
     pub(super) start: usize,
@@ -77,7 +77,7 @@ pub(super) struct FenceLine {
 }
 
 impl FenceLine {
-    pub(super) fn at(head: &Head<'_>, start: usize) -> Look<Option<Self>> {
+    pub(super) fn at(head: &TextHead<'_>, start: usize) -> Answerable<Option<Self>> {
         let Some(mark) = head.char_at(start)?.filter(|c| is_mark(*c)) else { return Ok(None) };
         let marks_end = head.skip(start, |c| c == mark)?;
         if marks_end - start < 3 {
@@ -91,7 +91,7 @@ impl FenceLine {
             None => head.at_end().map(|()| head.text().len())?,
         };
         let end = line_end + usize::from(line_end < head.text().len());
-        let parsed = Fence::parse(&head.text()[start..line_end]);
+        let parsed = CodeFence::parse(&head.text()[start..line_end]);
         Ok(parsed.map(|(fence, info)| Self { fence, bare: info.is_empty(), start, end }))
     }
 }

@@ -19,20 +19,20 @@ const NAME: usize = 4 * LETTER;
 
 /// How much a text says: white space and punctuation weigh nothing, and a word that is said twice weighs once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Weight {
+pub(super) struct GlyphWeight {
     /// In units of which [`LETTER`] make a letter.
     pub(super) points: usize,
     pub(super) words: usize,
 }
 
-pub(super) fn weigh(text: &str) -> Weight {
+pub(super) fn weigh(text: &str) -> GlyphWeight {
     let is_inner = |c: char| is_spaced_word(c) || is_apostrophe(c);
     let words: BTreeSet<&str> = text.split(|c| !is_inner(c)).filter(|word| word.contains(is_word)).collect();
     let unspaced = text.chars().filter(|c| is_unspaced(*c));
     // Two characters make the usual word where words are not spaced.
     let pairs = unspaced.clone().count().div_ceil(2);
     let spaced = words.iter().map(|word| word_points(word));
-    Weight { points: spaced.chain(unspaced.map(points)).sum(), words: words.len() + pairs }
+    GlyphWeight { points: spaced.chain(unspaced.map(points)).sum(), words: words.len() + pairs }
 }
 
 fn word_points(word: &str) -> usize {

@@ -1,13 +1,13 @@
 //! Finding what the end of the shown text and the head of a continuation have in common.
 
-use super::evidence::{Claim, Verdict};
+use super::evidence::{Claim, OverlapVerdict};
 use super::glyph;
-use super::head::{Head, Look};
-use super::shown::Shown;
+use super::head::{Answerable, TextHead};
+use super::shown::ShownText;
 
 /// What the end of the shown text and the head of a continuation have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum FoundRepeat {
     /// A repeat, which ends here in the continuation.
     Repeat(usize),
     /// Something that the text has said more than once: it may well be meant.
@@ -20,7 +20,7 @@ pub(super) enum Found {
 ///
 /// Exact overlaps first. In prose the white space between the overlap and what follows may also differ: a model that
 /// was told `"the quick "` may well say `"the quick\nbrown"`. In code white space is content.
-pub(super) fn find(shown: &Shown, head: &Head<'_>, from: usize) -> Look<Found> {
+pub(super) fn find(shown: &ShownText, head: &TextHead<'_>, from: usize) -> Answerable<FoundRepeat> {
     let begins = [from, head.skip_space(from)?];
     let exact = shown.text();
     let trimmed = if shown.fence().is_none() { exact.trim_end() } else { exact };
@@ -40,17 +40,17 @@ pub(super) fn find(shown: &Shown, head: &Head<'_>, from: usize) -> Look<Found> {
                 trailing: &exact[tail.len()..],
             };
             let end = match claim.judge(head, end)? {
-                Verdict::Weak => None,
-                Verdict::Echo => return Ok(Found::Echo),
-                Verdict::Repeat if claim.trailing.is_empty() => Some(end),
-                Verdict::Repeat => skip_respelled(claim.trailing, head, end)?,
+                OverlapVerdict::Weak => None,
+                OverlapVerdict::Echo => return Ok(FoundRepeat::Echo),
+                OverlapVerdict::Repeat if claim.trailing.is_empty() => Some(end),
+                OverlapVerdict::Repeat => skip_respelled(claim.trailing, head, end)?,
             };
             if let Some(end) = end {
-                return Ok(Found::Repeat(end));
+                return Ok(FoundRepeat::Repeat(end));
             }
         }
     }
-    Ok(Found::Nothing)
+    Ok(FoundRepeat::Nothing)
 }
 
 /// Two ways to look at a thing, or one if they are the same.
@@ -60,7 +60,7 @@ fn distinct<T: PartialEq>(pair: &[T; 2]) -> &[T] {
 
 /// Shown has white space behind the overlap and the continuation has other white space, or none. Skips as much of it as
 /// says the same. `None` if what follows would belong to the overlap's last word and not behind white space.
-fn skip_respelled(shown: &str, head: &Head<'_>, from: usize) -> Look<Option<usize>> {
+fn skip_respelled(shown: &str, head: &TextHead<'_>, from: usize) -> Answerable<Option<usize>> {
     let to = head.skip_space(from)?;
     let follows = head.char_at(to)?;
     if follows.is_some_and(|c| glyph::extends(c) || (to == from && glyph::is_word(c))) {
@@ -80,7 +80,7 @@ fn skip_respelled(shown: &str, head: &Head<'_>, from: usize) -> Look<Option<usiz
 }
 
 /// The longest end of `tail` that `head` has at `from`.
-pub(super) fn longest(tail: &str, head: &Head<'_>, from: usize) -> Look<Overlap> {
+pub(super) fn longest(tail: &str, head: &TextHead<'_>, from: usize) -> Answerable<Overlap> {
     let known = &head.text().as_bytes()[from..];
     let (overlap, inside) = overlap(tail.as_bytes(), &known[..known.len().min(tail.len())]);
     // All that is known stands somewhere in the tail: as more arrives, that may grow into a longer overlap.

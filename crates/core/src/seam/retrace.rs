@@ -10,9 +10,9 @@
 use std::sync::Arc;
 
 use super::glyph::{self, LETTER, is_apostrophe, is_spaced_word, is_word, weigh};
-use super::head::{Head, Look};
+use super::head::{Answerable, TextHead};
 use super::marker::Marker;
-use super::words::{Ending, Words};
+use super::words::{TextEnd, WordList};
 
 /// How many words in a row must be found in the shown text before they are followed.
 const ANCHOR: usize = 4;
@@ -26,9 +26,9 @@ const GAP_MAX: usize = 6;
 const ROW_MIN: usize = 6;
 /// A sentence that is said again, where shown was cut in the middle of another.
 const SENTENCE_MIN: usize = 12 * LETTER;
-/// The same where shown was cut behind a sentence, so that another could well follow.
+/// The minimum where the shown text was cut behind a sentence, so that another could well follow.
 const SENTENCES_MIN: usize = 24 * LETTER;
-/// The same behind a finished line, where the next paragraph follows.
+/// The minimum behind a finished line, where the next paragraph follows.
 const PARAGRAPH_MIN: usize = 48 * LETTER;
 /// So many words must be said again with changes, if shown ends where a new sentence may begin.
 const CHANGED_WORDS_MIN: usize = 40;
@@ -72,7 +72,7 @@ pub(super) struct Drop {
 
 /// What the shown text ends in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum EndKind {
     Prose,
     Code,
 }
@@ -91,9 +91,9 @@ enum Edge {
 #[derive(Clone, Debug)]
 pub(super) struct Retrace {
     text: Arc<str>,
-    kind: Kind,
-    shown: Words,
-    head: Words,
+    kind: EndKind,
+    shown: WordList,
+    head: WordList,
     seeking: bool,
     /// Where the first words of the continuation were found.
     places: usize,
@@ -110,15 +110,15 @@ impl Path {
 }
 
 impl Retrace {
-    pub(super) fn new(text: Arc<str>, kind: Kind) -> Self {
-        let shown = Words::of(&text);
+    pub(super) fn new(text: Arc<str>, kind: EndKind) -> Self {
+        let shown = WordList::of(&text);
         let seeking = shown.len() > 0;
-        let (head, paths, passed) = (Words::default(), Vec::new(), Vec::new());
+        let (head, paths, passed) = (WordList::default(), Vec::new(), Vec::new());
         Self { text, kind, shown, head, seeking, places: 0, paths, passed, left: None }
     }
 
     /// Reads on in the continuation, word by word, so that it makes no difference how many words came at once.
-    pub(super) fn read(&mut self, head: &str, ending: Ending) -> Course {
+    pub(super) fn read(&mut self, head: &str, ending: TextEnd) -> Course {
         while self.course() == Course::Open && self.head.read_one(head, ending) {
             if self.seeking {
                 self.seek(head);
@@ -293,7 +293,7 @@ enum Step {
 /// How much evidence is enough.
 impl Retrace {
     /// The continuation passed the end of the shown text. How much of it to drop, if it was a repeat.
-    pub(super) fn passed(&self, path: &Path, head: &Head<'_>) -> Look<Option<Drop>> {
+    pub(super) fn passed(&self, path: &Path, head: &TextHead<'_>) -> Answerable<Option<Drop>> {
         let said = path.read - path.changes.min(path.read);
         let rare = self.is_rare(path) && self.places == 1;
         let points = weigh(&head.text()[..path.end]).points;
@@ -301,7 +301,7 @@ impl Retrace {
         let enough = match self.edge(head.text()) {
             _ if path.changes == 0 && points >= SENTENCES_MIN => true,
             Edge::Unfinished => starts && points >= SENTENCE_MIN,
-            Edge::Sentence | Edge::Line => starts && said >= CHANGED_WORDS_MIN && self.kind == Kind::Prose,
+            Edge::Sentence | Edge::Line => starts && said >= CHANGED_WORDS_MIN && self.kind == EndKind::Prose,
         };
         if !rare || !enough {
             return Ok(None);
@@ -355,7 +355,7 @@ impl Retrace {
 
     /// One word of ten may change, and one in any case; but records of one shape differ in a word or two.
     fn is_rare(&self, path: &Path) -> bool {
-        let is_record = self.kind == Kind::Code && path.from > 0;
+        let is_record = self.kind == EndKind::Code && path.from > 0;
         path.changes == 0 || (!is_record && path.changes <= 1 + path.read / 10)
     }
 
@@ -364,8 +364,8 @@ impl Retrace {
         let line = self.text.rsplit('\n').next().unwrap_or_default();
         let last = self.text.trim_end().chars().next_back().unwrap_or(' ');
         let is_open = match self.kind {
-            Kind::Prose => is_word(last) || is_apostrophe(last) || ",;-–—([=".contains(last),
-            Kind::Code => !";{}".contains(last),
+            EndKind::Prose => is_word(last) || is_apostrophe(last) || ",;-–—([=".contains(last),
+            EndKind::Code => !";{}".contains(last),
         };
         let is_closed = ".!?:;,)]}|".contains(last) && self.text.ends_with(last);
         let touches = is_closed && head.starts_with(is_spaced_word);
@@ -381,7 +381,7 @@ impl Retrace {
 
     /// Goes over the punctuation and white space that shown has behind its last word, and the continuation behind its
     /// repeat of it.
-    fn behind_spelling(&self, end: usize, head: &Head<'_>) -> Look<usize> {
+    fn behind_spelling(&self, end: usize, head: &TextHead<'_>) -> Answerable<usize> {
         let last = self.shown.span(self.shown.len() - 1);
         let mut at = end;
         for mine in self.text[last.end..].chars() {

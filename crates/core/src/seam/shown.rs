@@ -2,23 +2,23 @@
 
 use std::sync::Arc;
 
-use super::fence::{self, Fence};
+use super::fence::{self, CodeFence};
 use super::marker::Marker;
 
 #[derive(Clone, Debug)]
-pub(super) struct Shown {
+pub(super) struct ShownText {
     text: Arc<str>,
     /// The fence the text ends in.
-    fence: Option<Fence>,
+    fence: Option<CodeFence>,
     /// The last line, unfinished as it is, closes a fence.
     closes_fence: bool,
 }
 
-impl Shown {
+impl ShownText {
     pub(super) fn new(text: &str) -> Self {
-        let fence = Fence::open_at_end(text);
+        let fence = CodeFence::open_at_end(text);
         let mut shown = Self { text: text.into(), fence, closes_fence: false };
-        if let (Some(open), Some((by, ""))) = (fence, Fence::parse(shown.last_line()))
+        if let (Some(open), Some((by, ""))) = (fence, CodeFence::parse(shown.last_line()))
             && by.matches(open)
         {
             shown.fence = None;
@@ -36,7 +36,7 @@ impl Shown {
         self.text.clone()
     }
 
-    pub(super) fn fence(&self) -> Option<Fence> {
+    pub(super) fn fence(&self) -> Option<CodeFence> {
         self.fence
     }
 

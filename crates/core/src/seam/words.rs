@@ -12,24 +12,24 @@ const GAP_BYTES_MAX: usize = 256;
 
 /// The words of a text that may still grow. Reading on costs as much as what is new.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Words {
+pub(super) struct WordList {
     keys: Vec<u64>,
     spans: Vec<Range<usize>>,
     /// Where to read on.
     read: usize,
 }
 
-impl Words {
+impl WordList {
     /// All words of a text that is whole.
     pub(super) fn of(text: &str) -> Self {
         let mut words = Self::default();
-        while words.read_one(text, Ending::Whole) {}
+        while words.read_one(text, TextEnd::Whole) {}
         words
     }
 
     /// Reads one more word of `text`, which begins with all that was read before. `false` if no further word is known
     /// to be complete.
-    pub(super) fn read_one(&mut self, text: &str, ending: Ending) -> bool {
+    pub(super) fn read_one(&mut self, text: &str, ending: TextEnd) -> bool {
         let rest = &text[self.read..];
         let Some((word, run)) = first_word(rest, ending) else { return false };
         self.keys.push(key(&rest[word.clone()]));
@@ -59,7 +59,7 @@ impl Words {
 
 /// Where the first word of `text` is, and how far it was read. A word has a bound, and so has what stands between two: what
 /// is longer counts as several.
-fn first_word(text: &str, ending: Ending) -> Option<(Range<usize>, usize)> {
+fn first_word(text: &str, ending: TextEnd) -> Option<(Range<usize>, usize)> {
     let start = text.find(is_word).unwrap_or(text.len());
     if start >= GAP_BYTES_MAX {
         let end = text.floor_char_boundary(GAP_BYTES_MAX);
@@ -72,8 +72,8 @@ fn first_word(text: &str, ending: Ending) -> Option<(Range<usize>, usize)> {
     let run = match (run, ending) {
         (Some(run), _) => run.min(WORD_BYTES_MAX),
         (None, _) if rest.len() >= WORD_BYTES_MAX => WORD_BYTES_MAX,
-        (None, Ending::Whole) => rest.len(),
-        (None, Ending::Open) => return None,
+        (None, TextEnd::Whole) => rest.len(),
+        (None, TextEnd::Open) => return None,
     };
     let run = rest.floor_char_boundary(run).max(one);
     let word = rest[..run].trim_end_matches(is_apostrophe);
@@ -82,12 +82,12 @@ fn first_word(text: &str, ending: Ending) -> Option<(Range<usize>, usize)> {
 
 /// Whether a text may go on behind its last character.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ending {
+pub(super) enum TextEnd {
     Open,
     Whole,
 }
 
-/// The same for `don't` and `Don’t`.
+/// A word's key; equal for `don't` and `Don’t`.
 fn key(word: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     word.chars().filter(|c| !is_apostrophe(*c)).flat_map(char::to_lowercase).for_each(|c| c.hash(&mut hasher));

@@ -23,7 +23,7 @@ fn a_result_may_take_a_third_of_the_window() {
 
 /// CL62: what fits, fits exactly, or has no budget stays as it is.
 #[test]
-fn what_fits_is_left_alone() {
+fn short_output_is_left_alone() {
     let text = "x".repeat(2_000);
     for budget in [0, 2_000, 2_001, usize::MAX] {
         assert!(matches!(truncate(&text, budget), Cow::Borrowed(kept) if kept == text), "{budget}");
@@ -71,7 +71,7 @@ fn bytes_that_are_no_text_are_kept() {
 
 /// W19: what is cut is kept whole beside the text.
 #[test]
-fn what_is_cut_is_kept_whole() {
+fn truncated_output_keeps_its_full_bytes() {
     let bytes = vec![b'x'; 5_000];
     let cut = output(bytes.clone(), 1_000);
     assert!(cut.text.len() <= 1_000 && cut.text.contains("left out"));

@@ -77,7 +77,7 @@ fn a_standing_tells_everything_but_the_words() {
 
 /// C1: from the moment a message is accepted, everybody sees it, and a chat that does not look idle.
 #[test]
-fn what_was_accepted_shows_before_it_is_obeyed() {
+fn an_accepted_command_shows_before_it_is_applied() {
     let limits = tiny_limits();
     let standing = |stage: &Stage| Standing::of(&stage.chat, stage.pending());
     let mut stage = Stage::new(chat_id(1));
@@ -109,7 +109,7 @@ fn what_was_accepted_shows_before_it_is_obeyed() {
     stage.commit(&stage.change(|change| change.fail(None, failure)));
     let failed = standing(&stage);
     assert_eq!((failed.status, failed.ended.is_some()), (Status::Failed, true));
-    assert_eq!(failed.unanswered, [InboxSeq(3)], "it waits for somebody to decide");
+    assert_eq!(failed.unanswered, [InboxSeq(3)], "it waits for the user to decide");
     stage.submit(Command::Compact, &limits).unwrap();
     assert_eq!((standing(&stage).status, standing(&stage).ended), (Status::Running, None));
 }

@@ -152,7 +152,7 @@ impl ChatSession {
 
     /// Up to which message media are described instead of shown.
     pub(crate) const fn media_hidden_until(&self) -> MessageId {
-        if self.chat.tried.blind { MessageId(u64::MAX) } else { self.chat.unseen }
+        if self.chat.tried.without_media { MessageId(u64::MAX) } else { self.chat.media_hidden_until }
     }
 
     /// See [`ChatSession::terms`].

@@ -91,7 +91,7 @@ impl OpenStep {
 
     /// The attempt that would read the draft's background generation to its end, if no row has billed that yet.
     pub(crate) fn unbilled(&self, tried: &StepAttempts) -> Option<AttemptBegan> {
-        let last = self.draft.as_ref().filter(|_| tried.owed)?.current()?;
+        let last = self.draft.as_ref().filter(|_| tried.unbilled_attempt)?.current()?;
         Some(AttemptBegan { number: tried.attempts + 1, rung: Rung::Reattach, ..last.clone() })
     }
 
@@ -235,7 +235,7 @@ fn observe_begin(
     session: &mut ChatSession,
     began: &AttemptBegan,
     retract: &[Delta],
-    server: Option<everturn_providers::Server>,
+    server: Option<everturn_providers::ServerAddress>,
 ) {
     let ChatSession { chat, step, observers, .. } = session;
     observers.attempt_began(chat, began, retract, step, server);

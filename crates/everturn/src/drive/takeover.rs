@@ -6,7 +6,7 @@
 //! often is suspect and works alone for a while, and one beyond that has its turn ended.
 //!
 //! **Cursors.** A database can lose its newest rows while its clients live on. So the end of a journal that was found is
-//! committed before it grows, and cursors beyond it are refused ([`everturn_core::inherited`]).
+//! committed before it grows, and cursors beyond it are refused ([`everturn_core::takeover`]).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};

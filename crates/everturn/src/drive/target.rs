@@ -54,5 +54,5 @@ pub(crate) fn no_model(env: &Environment, chat: &Chat) -> ProviderError {
 pub(crate) fn next_model(agent: &Agent, chat: &Chat) -> Option<StepAttempts> {
     agent.asks(chat.own_model()).nth(chat.tried.model.saturating_add(1))?;
     let spent = chat.tried.spent.anew();
-    Some(StepAttempts { model: chat.tried.model + 1, spent, blind: false, ..chat.tried })
+    Some(StepAttempts { model: chat.tried.model + 1, spent, without_media: false, ..chat.tried })
 }

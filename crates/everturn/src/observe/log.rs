@@ -134,8 +134,10 @@ fn next(before: &Chat, facts: &[Fact], at: Timestamp) -> String {
     }
     match tried {
         Some(tried) if tried.model > before.tried.model => "asks the next model".into(),
-        Some(tried) if tried.unchained && !before.tried.unchained => "asks again with the whole transcript".into(),
-        Some(tried) if tried.blind && !before.tried.blind => "asks again without files".into(),
+        Some(tried) if tried.without_chain && !before.tried.without_chain => {
+            "asks again with the whole transcript".into()
+        }
+        Some(tried) if tried.without_media && !before.tried.without_media => "asks again without files".into(),
         Some(_) | None => "asks again at once".into(),
     }
 }

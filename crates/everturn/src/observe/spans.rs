@@ -11,7 +11,7 @@ use everturn_core::draft::Draft;
 use everturn_core::fact::{AttemptOutcome, AttemptRecord, Fact};
 use everturn_core::ids::{CallUid, ModelId};
 use everturn_core::message::{Body, CallVerdict, Reply, Stop};
-use everturn_providers::Server;
+use everturn_providers::ServerAddress;
 use tracing::field::Empty;
 use tracing::{Span, info_span};
 
@@ -40,14 +40,14 @@ impl Spans {
     }
 
     /// An attempt begins.
-    pub(crate) fn ask(&mut self, chat: &Chat, began: &AttemptBegan, server: Option<Server>) {
+    pub(crate) fn ask(&mut self, chat: &Chat, began: &AttemptBegan, server: Option<ServerAddress>) {
         let span = self.attempt(chat, &began.model, server);
         span.record("everturn.attempt.number", i64::from(began.number));
         span.record("everturn.attempt.rung", began.rung.label());
         self.attempt = Some(span);
     }
 
-    fn attempt(&self, chat: &Chat, model: &ModelId, server: Option<Server>) -> Span {
+    fn attempt(&self, chat: &Chat, model: &ModelId, server: Option<ServerAddress>) -> Span {
         let span = info_span!(
             target: TARGET,
             parent: self.turn(),
@@ -74,7 +74,7 @@ impl Spans {
             everturn.attempt.rung = Empty,
             everturn.usage.estimated = Empty,
         );
-        if let Some(Server { address, port }) = server {
+        if let Some(ServerAddress { address, port }) = server {
             span.record("server.address", address);
             span.record("server.port", i64::from(port));
         }
@@ -113,7 +113,12 @@ impl Spans {
     }
 
     /// A commit was written: spans begin and end with its facts. `before` is the chat before it.
-    pub(crate) fn committed(&mut self, before: &Chat, facts: &[Fact], server_of: impl Fn(&ModelId) -> Option<Server>) {
+    pub(crate) fn committed(
+        &mut self,
+        before: &Chat,
+        facts: &[Fact],
+        server_of: impl Fn(&ModelId) -> Option<ServerAddress>,
+    ) {
         for fact in facts {
             match fact {
                 Fact::TurnBegan(_) => self.turn = Some(turn(before, false)),

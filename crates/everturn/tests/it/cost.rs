@@ -10,7 +10,8 @@ use everturn::core::limits::Limits;
 use everturn::core::message::Stop;
 use everturn::{Agent, Engine};
 use everturn_understudy::{
-    Asked, Cue, Script, Understudy, call, cut, fail, hang, refuse, response_id, script, stop, text, usage, wait,
+    Cue, Script, Understudy, UnderstudyRequest, call, cut, fail, hang, refuse, response_id, script, stop, text, usage,
+    wait,
 };
 use expect_test::expect;
 use serde_json::json;
@@ -259,7 +260,10 @@ async fn a_generation_found_again_is_paid_once() {
         t=001.5 idle Done
     "#]]
     .assert_eq(&stage.run("Go.").await);
-    assert!(matches!(&stage.understudy.asked()[..], [Asked::Answer(_), Asked::Reattach(_), Asked::Reattach(_)]));
+    assert!(matches!(
+        &stage.understudy.asked()[..],
+        [UnderstudyRequest::Answer(_), UnderstudyRequest::Reattach(_), UnderstudyRequest::Reattach(_)]
+    ));
     expect![[r#"
         1.1 understudy/one Timeout (Reset) 0.0s known 0+0 guess 0+0 0.000000
         1.2 understudy/one Timeout (Reset) 0.0s known 0+0 guess 0+0 0.000000

@@ -12,7 +12,7 @@ use everturn::core::message::{Body, Seal, Stop};
 use everturn::core::prompt::{Request, Target, WireFormat};
 use everturn::core::recovery::Reattach;
 use everturn::core::view::View;
-use everturn::providers::{Frame, Frames, ModelFacts, Provider};
+use everturn::providers::{Frame, FrameStream, ModelFacts, Provider};
 use everturn::{Agent, Background, Drivers, Engine};
 use everturn_understudy::Understudy;
 use futures_util::{StreamExt as _, stream};
@@ -49,7 +49,7 @@ impl Keeper {
         Self { facts, generations: Arc::default(), pace }
     }
 
-    fn tell(&self, number: usize, after: usize) -> Frames {
+    fn tell(&self, number: usize, after: usize) -> FrameStream {
         let Generation { events, ends } = self.generations.lock().unwrap()[number].clone();
         let told = events.into_iter().zip(1..).skip(after).map(move |(deltas, cursor)| {
             let handle = GenerationHandle { id: number.to_string(), cursor: cursor.to_string() };
@@ -76,7 +76,7 @@ impl Provider for Keeper {
         self.facts.clone()
     }
 
-    async fn open(&self, request: Request) -> Result<Frames, ProviderError> {
+    async fn open(&self, request: Request) -> Result<FrameStream, ProviderError> {
         let said = half_said(&request);
         let generation = match said.trim_end().rmatch_indices(' ').nth(1) {
             _ if said.is_empty() => Generation {
@@ -95,7 +95,7 @@ impl Provider for Keeper {
         Ok(self.tell(number, 0))
     }
 
-    async fn reattach(&self, _model: &str, handle: &GenerationHandle) -> Result<Frames, ProviderError> {
+    async fn reattach(&self, _model: &str, handle: &GenerationHandle) -> Result<FrameStream, ProviderError> {
         Ok(self.tell(handle.id.parse().unwrap(), handle.cursor.parse().unwrap()))
     }
 }

@@ -8,8 +8,8 @@ use everturn::core::recovery::Reattach;
 use everturn::providers::ModelFacts;
 use everturn::{Agent, Background};
 use everturn_understudy::{
-    Asked, Cue, Script, Understudy, begin_call, call, fail, hang, malformed, marked, part_meta, provided, reasoning,
-    refuse, response_id, script, sealed, stop, text, usage,
+    Cue, Script, Understudy, UnderstudyRequest, begin_call, call, fail, hang, malformed, marked, part_meta, provided,
+    reasoning, refuse, response_id, script, sealed, stop, text, usage,
 };
 use expect_test::expect;
 use serde_json::json;
@@ -112,8 +112,8 @@ async fn a_generation_lost_to_the_next_process_is_billed() {
 /// The generations that were to be ended.
 pub fn cancelled(understudy: &Understudy) -> Vec<String> {
     let ended = understudy.asked().into_iter().filter_map(|asked| match asked {
-        Asked::Cancel(handle) => Some(handle.id),
-        Asked::Answer(_) | Asked::Reattach(_) => None,
+        UnderstudyRequest::Cancel(handle) => Some(handle.id),
+        UnderstudyRequest::Answer(_) | UnderstudyRequest::Reattach(_) => None,
     });
     ended.collect()
 }
@@ -141,7 +141,7 @@ async fn a_generation_that_is_not_given_up_goes_on() {
     let (first, second) = (stage.understudy.clone(), keeping([rest()]));
     is_whole(&stage.moved(second.clone(), background()).await).await;
     assert_eq!([cancelled(&first), cancelled(&second)].concat(), [""; 0]);
-    assert!(matches!(&second.asked()[..], [Asked::Reattach(handle)] if handle.id == "r1"));
+    assert!(matches!(&second.asked()[..], [UnderstudyRequest::Reattach(handle)] if handle.id == "r1"));
 }
 
 /// A generation that is left for another one is cancelled too: it would be paid for unread.
@@ -267,7 +267,7 @@ async fn the_head_of_a_continuation_is_not_lost() {
     let rest = script([marked(text("brown "), "r2", 5), marked(text("fox jumps."), "r2", 6), stop(Stop::End)]);
     let stage = stage.moved(keeping([rest]), background()).await;
     is_whole(&stage).await;
-    assert!(matches!(&stage.understudy.asked()[..], [Asked::Reattach(handle)] if handle.cursor == "0"));
+    assert!(matches!(&stage.understudy.asked()[..], [UnderstudyRequest::Reattach(handle)] if handle.cursor == "0"));
 }
 
 /// A stream that breaks there loses nothing: re-attaching brings more text to decide the seam with.

@@ -6,8 +6,8 @@ use everturn::core::limits::Limits;
 use everturn::core::message::{Body, Meta, Stop};
 use everturn::core::recovery::{Prefill, Reattach};
 use everturn_understudy::{
-    Asked, Script, Understudy, begin_call, call, cut, fail, malformed, provided, reasoning, reply_meta, response_id,
-    script, sealed, stop, text, usage,
+    Script, Understudy, UnderstudyRequest, begin_call, call, cut, fail, malformed, provided, reasoning, reply_meta,
+    response_id, script, sealed, stop, text, usage,
 };
 use expect_test::expect;
 use serde_json::json;
@@ -167,7 +167,7 @@ async fn a_kept_generation_is_found_again() {
         t=000.9 idle Done
     "#]]
     .assert_eq(&stage.run("go").await);
-    assert!(matches!(&stage.understudy.asked()[1], Asked::Reattach(handle) if handle.id == "resp_1"));
+    assert!(matches!(&stage.understudy.asked()[1], UnderstudyRequest::Reattach(handle) if handle.id == "resp_1"));
     let attempts = stage.chat.attempts(0).await.unwrap();
     let paid: u64 = attempts.iter().map(|attempt| attempt.tally.total()).sum();
     assert_eq!(paid, 110, "paid once");

@@ -3,7 +3,7 @@
 use everturn::core::chat::TurnEnd;
 use everturn::core::message::Stop;
 use everturn_understudy::{
-    Asked, Cue, Script, Understudy, cut, hang, ping, reset, response_id, script, stop, text, usage, wait,
+    Cue, Script, Understudy, UnderstudyRequest, cut, hang, ping, reset, response_id, script, stop, text, usage, wait,
 };
 
 use crate::kept::{background, begun, cancelled, keeps};
@@ -68,7 +68,15 @@ async fn a_kept_generation_may_think_for_long() {
     assert_eq!((stage.ended().await, stage.replies().await.as_str()), (TurnEnd::Done, "done."));
     assert_eq!(cancelled(&stage.understudy), [""; 0]);
     let asked = stage.understudy.asked();
-    assert!(matches!(&asked[..], [Asked::Answer(_), Asked::Reattach(_), Asked::Reattach(_), Asked::Reattach(_)]));
+    assert!(matches!(
+        &asked[..],
+        [
+            UnderstudyRequest::Answer(_),
+            UnderstudyRequest::Reattach(_),
+            UnderstudyRequest::Reattach(_),
+            UnderstudyRequest::Reattach(_)
+        ]
+    ));
     let tokens: u64 = stage.chat.attempts(0).await.unwrap().iter().map(|row| row.tally.total()).sum();
     assert_eq!(tokens, 1_020);
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use everturn::core::delta::Delta;
 use everturn::core::ids::{MessageId, Seq};
-use everturn::core::inherited::TakeoverPoint;
 use everturn::core::message::text_of;
+use everturn::core::takeover::TakeoverPoint;
 use everturn::core::view::{Cursor, Event, JournalRow, View};
 use everturn::stores::sqlite::SqliteOptions;
 use everturn::stores::{Sqlite, Store, StoreExt as _};

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use everturn::providers::sse::{Bounds, Decoder, Overlong};
+use everturn::providers::sse::{Decoder, Overlong, SseBounds};
 use everturn_server::wire::{BadFold, Event, Follower, View};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -154,7 +154,7 @@ impl Watch {
         };
         let response = connecting.await;
         self.connecting = None;
-        let bounds = Bounds {
+        let bounds = SseBounds {
             line_bytes_max: ANSWER_BYTES_MAX,
             frame_bytes_max: ANSWER_BYTES_MAX,
             response_bytes_max: usize::MAX, // A stream has no end; each event is bounded.

@@ -10,22 +10,22 @@ use crate::classify::{Evidence, classify};
 
 /// What a stop reason means.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Ending {
+pub(super) enum StopMeaning {
     /// The answer is over.
     Over(Stop),
     /// The provider's own tools took long, and it wants to be asked to go on.
     Paused,
 }
 
-/// What a stop reason means. One that nobody knows yet ends the answer: the provider said that it is over, and the
-/// reason is kept beside it.
-pub(super) fn ending(reason: &str, details: Option<&Value>) -> Ending {
+/// What a stop reason means. An unknown one ends the answer: the provider said that it is over, and the
+/// reason is stored with it.
+pub(super) fn ending(reason: &str, details: Option<&Value>) -> StopMeaning {
     match reason {
-        "tool_use" => Ending::Over(Stop::ToolUse),
-        "max_tokens" | "model_context_window_exceeded" => Ending::Over(Stop::Length),
-        "refusal" => Ending::Over(refusal(details)),
-        "pause_turn" => Ending::Paused,
-        _ => Ending::Over(Stop::End), // end_turn, stop_sequence
+        "tool_use" => StopMeaning::Over(Stop::ToolUse),
+        "max_tokens" | "model_context_window_exceeded" => StopMeaning::Over(Stop::Length),
+        "refusal" => StopMeaning::Over(refusal(details)),
+        "pause_turn" => StopMeaning::Paused,
+        _ => StopMeaning::Over(Stop::End), // end_turn, stop_sequence
     }
 }
 

@@ -12,16 +12,16 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::classify::{self, Ending};
+use super::classify::{self, StopMeaning};
 use crate::classify::error_in;
 use crate::provider::Frame;
-use crate::sse::Event;
+use crate::sse::SseEvent;
 use crate::wire::Decode;
 
 mod block;
 mod odd;
 
-use block::{Block, Calls, Cited};
+use block::{Block, Cited, HostedCalls};
 use odd::Odd;
 
 /// A message being read.
@@ -31,7 +31,7 @@ pub struct Messages {
     place: Place,
     open: Option<Block>,
     next_index: u32,
-    calls: Calls,
+    calls: HostedCalls,
     cited: Cited,
     odd: Odd,
     meta: Map<String, Value>,
@@ -43,7 +43,7 @@ enum Place {
     Before,
     Content,
     /// It has said why it stops.
-    Ending(Ending),
+    Ending(StopMeaning),
 }
 
 /// An event, flat: what the kinds have in common, and what each has of its own.
@@ -84,7 +84,7 @@ impl Messages {
             place: Place::Before,
             open: None,
             next_index: 0,
-            calls: Calls::default(),
+            calls: HostedCalls::default(),
             cited: Cited::default(),
             odd: Odd::default(),
             meta: Map::new(),
@@ -170,7 +170,7 @@ impl Messages {
         Ok(())
     }
 
-    fn unheard_of(&mut self, event: &Event<'_>, out: &mut Vec<Frame>) {
+    fn unheard_of(&mut self, event: &SseEvent<'_>, out: &mut Vec<Frame>) {
         self.odd.keep(event.data);
         if self.open.is_none() {
             self.odd.tell(&self.provider, out);
@@ -178,7 +178,7 @@ impl Messages {
     }
 
     /// An event of another shape than any known one: fine if its kind is unknown, too.
-    fn unread(&mut self, event: &Event<'_>, out: &mut Vec<Frame>) -> Result<(), ProviderError> {
+    fn unread(&mut self, event: &SseEvent<'_>, out: &mut Vec<Frame>) -> Result<(), ProviderError> {
         let fields: Map<String, Value> = serde_json::from_str(event.data).unwrap_or_default();
         let (kind, index) = (fields.get("type").and_then(Value::as_str), fields.get("index").and_then(Value::as_u64));
         let piece = fields.get("delta").and_then(|delta| delta.get("type")).and_then(Value::as_str);
@@ -202,11 +202,11 @@ impl Messages {
                 let meta = std::mem::take(&mut self.meta);
                 out.push(Frame::Delta(Delta::ReplyMeta(Box::new(own(&self.provider, meta)))));
                 match ending {
-                    Ending::Over(stop) => {
+                    StopMeaning::Over(stop) => {
                         out.push(Frame::Stop(stop));
                         Ok(())
                     }
-                    Ending::Paused => Err(classify::paused(&self.provider)),
+                    StopMeaning::Paused => Err(classify::paused(&self.provider)),
                 }
             }
             Place::Before | Place::Content => Err(classify::without_reason(&self.provider)),
@@ -215,11 +215,11 @@ impl Messages {
 }
 
 impl Decode for Messages {
-    fn event(&mut self, event: &Event<'_>, out: &mut Vec<Frame>) -> Result<(), ProviderError> {
+    fn event(&mut self, event: &SseEvent<'_>, out: &mut Vec<Frame>) -> Result<(), ProviderError> {
         if let Some(error) = error_in(event) {
             return match self.place {
                 // It has said everything, and why that is all: what fails now is not the answer.
-                Place::Ending(Ending::Over(_)) => self.stop(out),
+                Place::Ending(StopMeaning::Over(_)) => self.stop(out),
                 _ => Err(classify::of_event(&self.provider, &error)),
             };
         }

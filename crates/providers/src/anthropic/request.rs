@@ -19,7 +19,7 @@ mod thinking;
 
 /// What goes on the wire.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Sent {
+pub(super) struct WireRequest {
     /// The body.
     pub body: Value,
     /// The beta it needs, if any.
@@ -27,7 +27,7 @@ pub(super) struct Sent {
 }
 
 /// A request to a model of which `card` is known.
-pub(super) fn body(request: &Request, card: &Card) -> Sent {
+pub(super) fn body(request: &Request, card: &Card) -> WireRequest {
     let provider = request.model.provider();
     let mut body = Map::new();
     body.insert("model".into(), request.model.name().into());
@@ -48,7 +48,7 @@ pub(super) fn body(request: &Request, card: &Card) -> Sent {
     let thought = thinking::of(request, card);
     body.extend(thought.thinking.map(|thinking| ("thinking".into(), thinking)));
     body.extend(thought.effort.map(|effort| ("output_config".into(), json!({ "effort": effort }))));
-    Sent { body: body.into(), beta: thought.beta }
+    WireRequest { body: body.into(), beta: thought.beta }
 }
 
 /// How the model picks its words, and what ends its answer.
@@ -139,7 +139,7 @@ fn attached<'m>(meta: &'m Meta, provider: &str) -> Option<&'m Map<String, Value>
     meta.get(provider)?.as_object()
 }
 
-/// What the provider called a block whose kind has more than one name.
+/// The provider's name of a block, for kinds with more than one name.
 fn kind<'m>(meta: &'m Meta, provider: &str) -> Option<&'m str> {
     attached(meta, provider)?.get("type")?.as_str()
 }

@@ -4,7 +4,7 @@ use everturn_core::message::RunBy;
 
 use super::*;
 use crate::provider::Frame;
-use crate::wire::cuts::{Told, told};
+use crate::tests::cuts::{Decoded, told};
 
 mod broken;
 mod cuts;
@@ -48,12 +48,12 @@ fn fixture(name: &str) -> &'static str {
     FIXTURES.iter().find(|(known, _)| *known == name).map(|(_, text)| *text).expect("a fixture of that name")
 }
 
-fn read(bytes: &str) -> Told {
+fn read(bytes: &str) -> Decoded {
     told([bytes.as_bytes()], Messages::new("anthropic"))
 }
 
 /// What a stream comes to, a line a frame.
-fn shown(told: &Told) -> String {
+fn shown(told: &Decoded) -> String {
     let frames = told.frames.iter().map(frame);
     let end = told.end.as_ref().err().map(|error| format!("{:?} ({:?}): {}", error.kind, error.cause, error.detail));
     frames.chain(end).map(|line| line + "\n").collect()
@@ -88,6 +88,6 @@ fn json(meta: &everturn_core::message::Meta) -> String {
     serde_json::to_string(meta).expect("metadata is JSON")
 }
 
-fn error(told: &Told) -> &ProviderError {
+fn error(told: &Decoded) -> &ProviderError {
     told.end.as_ref().expect_err("an error")
 }

@@ -88,7 +88,7 @@ fn the_embedded_table_knows_its_families() {
     assert_eq!(price("google", "gemini-3.5-flash-lite"), Some((300_000, 2_500_000)));
     assert_eq!(price("google", "gemini-3-pro-image"), None, "pictures are paid otherwise");
     assert_eq!(price("openai", "gpt-6-luna"), Some((100_000, 500_000)));
-    assert_eq!(price("openai", "gpt-6-terra"), None, "nobody is guessed at");
+    assert_eq!(price("openai", "gpt-6-terra"), None, "no price is guessed");
     assert_eq!(price("anthropic", "claude-mythos-5-2"), None);
     let above = |provider, model| {
         let price = real.card(provider, model).facts(provider, WireFormat::Gemini).price.unwrap();
@@ -110,7 +110,7 @@ fn tables_go_over_tables() {
     assert_eq!(catalogue.card("home", "any").wire, Some(WireName::Anthropic));
 }
 
-/// What nobody knows is an error, not a silence.
+/// An unknown key is an error and is not ignored.
 #[test]
 fn unknown_keys_are_errors() {
     for table in [

@@ -8,11 +8,11 @@
 use memchr::memmem;
 use serde_json::Value;
 
-use crate::sse::Event;
+use crate::sse::SseEvent;
 
 /// The error that an event tells of, in whatever shape: JSON, or a text.
 #[must_use]
-pub fn error_in(event: &Event<'_>) -> Option<Value> {
+pub fn error_in(event: &SseEvent<'_>) -> Option<Value> {
     let is_named = event.name.trim().eq_ignore_ascii_case("error");
     // Within a JSON string the quotes would be escaped, so events of text are not read twice.
     if !is_named && memmem::find(event.data.as_bytes(), b"\"error\"").is_none() {

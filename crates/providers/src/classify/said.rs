@@ -18,7 +18,7 @@ const DEPTH_MAX: usize = 4;
 
 /// What an error said.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Said {
+pub struct ErrorText {
     /// The error's name: Anthropic's and OpenAI's `type`, Google's `status`, Amazon's exception.
     pub name: String,
     /// A finer name: OpenAI's `code`, Google's `reason`, a gateway's `error_type`.
@@ -31,7 +31,7 @@ pub struct Said {
     pub retry_delay: Option<Duration>,
 }
 
-impl Said {
+impl ErrorText {
     /// What a body says: as JSON, else the first line of plain text. A page of HTML says nothing.
     #[must_use]
     pub fn read(body: &[u8]) -> Self {

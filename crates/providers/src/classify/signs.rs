@@ -6,7 +6,7 @@
 
 use everturn_core::error::{ErrorKind, Retry};
 
-use super::said::Said;
+use super::said::ErrorText;
 
 /// What a failure can turn out to be, the sign that explains most first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -15,7 +15,7 @@ pub enum Sign {
     PromptShape,
     /// The response this one was chained to is gone.
     ChainBroken,
-    /// Somebody switched the provider off.
+    /// The provider is disabled.
     Disabled,
     /// Too much to do, for everybody.
     Overloaded,
@@ -41,7 +41,7 @@ pub enum Sign {
     ServerError,
     /// A conflict that may be over next time.
     Conflict,
-    /// Refused, and nobody knows why.
+    /// Refused for an unknown reason.
     Refused,
     /// A good status without an answer.
     NoAnswer,
@@ -69,9 +69,9 @@ impl Sign {
     }
 }
 
-/// Whose phrases a message may contain.
+/// The providers with error phrases to look for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Family {
+pub enum ErrorDialect {
     Anthropic,
     OpenAi,
     Google,
@@ -80,7 +80,7 @@ pub enum Family {
     Any,
 }
 
-impl Family {
+impl ErrorDialect {
     /// The family of a provider, by its name in configuration.
     pub fn of(provider: &str) -> Self {
         let provider = provider.to_ascii_lowercase();
@@ -95,7 +95,7 @@ impl Family {
 }
 
 /// The sign that explains most among status, names and message.
-pub fn read(family: Family, status: Option<u16>, said: &Said) -> Sign {
+pub fn read(family: ErrorDialect, status: Option<u16>, said: &ErrorText) -> Sign {
     let error_status = status.filter(|status| !(200..300).contains(status)).or(said.status).or_else(|| {
         let names = [&said.name, &said.code];
         let bad = BAD_REQUESTS.iter().any(|bad| names.iter().any(|name| bad.eq_ignore_ascii_case(name)));
@@ -256,13 +256,13 @@ pub(super) const NAMES: &[(Sign, &[&str])] = &[
 /// Something a provider is known to say where its types say too little: all pieces, in this order, without case.
 pub(super) struct Phrase {
     pub sign: Sign,
-    pub families: &'static [Family],
+    pub families: &'static [ErrorDialect],
     pub pieces: &'static [&'static str],
 }
 
 impl Phrase {
-    fn is_in(&self, message: &str, family: Family, status: Option<u16>) -> bool {
-        if family != Family::Any && !self.families.contains(&family) {
+    fn is_in(&self, message: &str, family: ErrorDialect, status: Option<u16>) -> bool {
+        if family != ErrorDialect::Any && !self.families.contains(&family) {
             return false;
         }
         // Providers speak of quotas when they mean a rate; only a name makes a 429 final. And a server that broke while
@@ -278,13 +278,13 @@ impl Phrase {
     }
 }
 
-const ANTHROPIC: &[Family] = &[Family::Anthropic, Family::Bedrock];
-const OPENAI: &[Family] = &[Family::OpenAi];
-const GOOGLE: &[Family] = &[Family::Google];
-const BEDROCK: &[Family] = &[Family::Bedrock];
-const GATEWAYS: &[Family] = &[];
+const ANTHROPIC: &[ErrorDialect] = &[ErrorDialect::Anthropic, ErrorDialect::Bedrock];
+const OPENAI: &[ErrorDialect] = &[ErrorDialect::OpenAi];
+const GOOGLE: &[ErrorDialect] = &[ErrorDialect::Google];
+const BEDROCK: &[ErrorDialect] = &[ErrorDialect::Bedrock];
+const GATEWAYS: &[ErrorDialect] = &[];
 
-const fn phrase(sign: Sign, families: &'static [Family], pieces: &'static [&'static str]) -> Phrase {
+const fn phrase(sign: Sign, families: &'static [ErrorDialect], pieces: &'static [&'static str]) -> Phrase {
     Phrase { sign, families, pieces }
 }
 

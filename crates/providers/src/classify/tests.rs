@@ -83,7 +83,7 @@ fn a_refused_key_names_its_variable() {
     let error = classify(&evidence);
     assert!(error.to_string().contains("OPENAI_API_KEY"), "{error}");
     assert_eq!(error.detail, "Incorrect API key provided: [key]");
-    let other = Evidence { status: Some(500), said: Said::default(), ..evidence };
+    let other = Evidence { status: Some(500), said: ErrorText::default(), ..evidence };
     assert_eq!(classify(&other).subject, None, "the variable explains nothing else");
 }
 

@@ -1,9 +1,9 @@
-//! What the end of an answer means.
+//! Classifies finish reasons.
 //!
-//! Gemini has twenty ways to stop, and half of them are failures in disguise: a call it could not write down, an answer
-//! it took back. A reason is decided once, here. What the same request may well survive is an error that may be tried
-//! again, with whatever had been said kept; what it would not is an answer that was withheld. A reason nobody has heard
-//! of is tried once more and no oftener.
+//! Gemini has twenty ways to stop, and half of them are failures in disguise: a call it could not write down,
+//! an answer it took back. Each reason is decided here, once. If a retry may succeed, it is an error with a
+//! retry, and the output so far is kept; if not, the answer counts as withheld. An unknown reason is retried
+//! once.
 
 use everturn_core::error::{Cause, ErrorKind, ProviderError, Retry};
 use everturn_core::message::Stop;
@@ -55,7 +55,7 @@ const REASONS: &[(&str, Finish)] = &[
 
 /// How an answer ended.
 #[derive(Debug, Default)]
-pub(super) struct Ending {
+pub(super) struct GeminiEnding {
     /// What was judged.
     pub(super) of: Judged,
     /// Why it ended, in the provider's word.
@@ -78,13 +78,13 @@ pub(super) enum Judged {
 
 /// Whether an answer holds calls for us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Calls {
+pub(super) enum ClientCalls {
     None,
     Some,
 }
 
-impl Calls {
-    /// How an answer ends whose model was done.
+impl ClientCalls {
+    /// The stop of an answer with a finished model.
     pub(super) const fn stop(self) -> Stop {
         match self {
             Self::None => Stop::End,
@@ -93,9 +93,9 @@ impl Calls {
     }
 }
 
-impl Ending {
+impl GeminiEnding {
     /// The stop it is, or the error.
-    pub(super) fn stop(&self, provider: &str, calls: Calls) -> Result<Stop, ProviderError> {
+    pub(super) fn stop(&self, provider: &str, calls: ClientCalls) -> Result<Stop, ProviderError> {
         let known = REASONS.iter().find(|(reason, _)| reason.eq_ignore_ascii_case(&self.reason));
         let finish = match self.of {
             Judged::Answer => known.map_or(Finish::Failed(Retry::Once), |&(_, finish)| finish),

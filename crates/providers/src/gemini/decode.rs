@@ -15,13 +15,13 @@ use everturn_core::message::{File, Meta, RunBy, Seal};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::classify::{Calls, Ending, Judged, in_stream, malformed};
-use super::grounding::Sources;
+use super::classify::{ClientCalls, GeminiEnding, Judged, in_stream, malformed};
+use super::grounding::GroundingSources;
 use super::request::CODE_EXECUTION;
-use super::usage::{Counted, Counts};
+use super::usage::{Counted, GeminiCounts};
 use crate::classify::error_in;
 use crate::provider::Frame;
-use crate::sse::Event;
+use crate::sse::SseEvent;
 use crate::wire::Decode;
 
 mod chunk;
@@ -29,7 +29,7 @@ mod chunk;
 mod tests;
 
 pub(super) use chunk::Rating;
-use chunk::{Candidate, Chunk, FunctionCall, Part, ToolCall, ToolResponse};
+use chunk::{Candidate, FunctionCall, GeminiChunk, GeminiPart, ToolCall, ToolResponse};
 
 /// An answer of `generateContent` on its way.
 #[derive(Debug)]
@@ -39,11 +39,11 @@ pub struct GenerateContent {
     /// How many calls there were: the next one's slot.
     calls: u32,
     /// Whether one of them is ours.
-    ours: Calls,
+    ours: ClientCalls,
     /// Calls of the provider's own tools, by its ids.
     hosted: HashMap<String, u32>,
     counted: Counted,
-    sources: Sources,
+    sources: GroundingSources,
     response_id: String,
     meta: Map<String, Value>,
 }
@@ -67,10 +67,10 @@ impl GenerateContent {
             provider: provider.to_owned(),
             newest: Newest::Closed,
             calls: 0,
-            ours: Calls::None,
+            ours: ClientCalls::None,
             hosted: HashMap::new(),
             counted: Counted::default(),
-            sources: Sources::default(),
+            sources: GroundingSources::default(),
             response_id: String::new(),
             meta: Map::new(),
         }
@@ -78,14 +78,14 @@ impl GenerateContent {
 }
 
 impl Decode for GenerateContent {
-    fn event(&mut self, event: &Event<'_>, out: &mut Vec<Frame>) -> Result<(), ProviderError> {
+    fn event(&mut self, event: &SseEvent<'_>, out: &mut Vec<Frame>) -> Result<(), ProviderError> {
         if event.data.trim() == "[DONE]" {
             return Ok(()); // A gateway's habit. It proves nothing.
         }
         if let Some(error) = error_in(event) {
             return Err(in_stream(&self.provider, &error));
         }
-        let chunk: Chunk<'_> = serde_json::from_str(event.data)
+        let chunk: GeminiChunk<'_> = serde_json::from_str(event.data)
             .map_err(|_| malformed(&self.provider, "a frame is not a response of generateContent"))?;
         let seen = out.len();
         let ended = self.chunk(chunk, event.data, &mut Out(out));
@@ -106,7 +106,7 @@ impl Out<'_> {
 }
 
 impl GenerateContent {
-    fn chunk(&mut self, chunk: Chunk<'_>, data: &str, out: &mut Out<'_>) -> Result<(), ProviderError> {
+    fn chunk(&mut self, chunk: GeminiChunk<'_>, data: &str, out: &mut Out<'_>) -> Result<(), ProviderError> {
         if let Some(id) = chunk.response_id.filter(|id| !id.is_empty() && *id != self.response_id) {
             out.add(Delta::ResponseId(id.clone()));
             self.response_id = id;
@@ -115,7 +115,7 @@ impl GenerateContent {
             self.meta.insert("modelVersion".into(), version.into());
         }
         if let Some(counts) = &chunk.usage_metadata {
-            self.counted.update(&Counts {
+            self.counted.update(&GeminiCounts {
                 prompt: counts.prompt_token_count.as_ref(),
                 cached: counts.cached_content_token_count.as_ref(),
                 tool_use: counts.tool_use_prompt_token_count.as_ref(),
@@ -133,7 +133,7 @@ impl GenerateContent {
         let blocked = chunk.prompt_feedback.and_then(|feedback| {
             let (reason, message) = (feedback.block_reason?, feedback.block_reason_message.unwrap_or_default());
             let ratings = feedback.safety_ratings.unwrap_or_default();
-            Some(Ending { of: Judged::Question, reason, message, ratings })
+            Some(GeminiEnding { of: Judged::Question, reason, message, ratings })
         });
         let ended = blocked.or(answered);
         if ended.is_some() {
@@ -159,7 +159,7 @@ impl GenerateContent {
         at: usize,
         data: &str,
         out: &mut Out<'_>,
-    ) -> Result<Option<Ending>, ProviderError> {
+    ) -> Result<Option<GeminiEnding>, ProviderError> {
         let parts = candidate.content.and_then(|content| content.parts).unwrap_or_default();
         let mut whole = None;
         for (nth, part) in parts.into_iter().enumerate() {
@@ -184,7 +184,7 @@ impl GenerateContent {
         }
         let reason = candidate.finish_reason.filter(|reason| !reason.is_empty());
         let (message, ratings) = (candidate.finish_message, candidate.safety_ratings);
-        Ok(reason.map(|reason| Ending {
+        Ok(reason.map(|reason| GeminiEnding {
             of: Judged::Answer,
             reason,
             message: message.unwrap_or_default(),
@@ -192,7 +192,12 @@ impl GenerateContent {
         }))
     }
 
-    fn part(&mut self, part: Part<'_>, raw: impl FnOnce() -> Value, out: &mut Out<'_>) -> Result<(), ProviderError> {
+    fn part(
+        &mut self,
+        part: GeminiPart<'_>,
+        raw: impl FnOnce() -> Value,
+        out: &mut Out<'_>,
+    ) -> Result<(), ProviderError> {
         let thought = part.thought == Some(true);
         let signature = part.thought_signature.filter(|signature| !signature.is_empty());
         let meta = self.signed(signature.as_deref());
@@ -285,9 +290,9 @@ impl GenerateContent {
 
     fn call(&mut self, call: FunctionCall<'_>, meta: Meta, out: &mut Out<'_>) -> Result<(), ProviderError> {
         if call.partial_args.is_some() || call.will_continue == Some(true) {
-            return Err(malformed(&self.provider, "a call in pieces, which nobody asked for"));
+            return Err(malformed(&self.provider, "a call in pieces, which was not requested"));
         }
-        self.ours = Calls::Some;
+        self.ours = ClientCalls::Some;
         let (id, name) = (call.id.unwrap_or_default(), call.name.unwrap_or_default());
         self.whole_call(id, name, RunBy::Us, call.args, meta, out);
         Ok(())
@@ -324,13 +329,13 @@ impl GenerateContent {
     }
 }
 
-fn file(blob: chunk::Blob, meta: &Meta) -> Option<File> {
+fn file(blob: chunk::InlineData, meta: &Meta) -> Option<File> {
     let bytes = BASE64.decode(blob.data?).ok()?;
     let media_type = blob.mime_type.unwrap_or_else(|| "application/octet-stream".into());
     Some(File { name: String::new(), media_type, bytes: Some(bytes.into()), meta: meta.clone() })
 }
 
-/// A part as it came, for those that nobody knows. The chunk is read again for the first of them, and no oftener.
+/// An unknown part, as it came. The chunk is parsed again for the first of them only.
 fn raw_part(chunk: &mut Value, candidate: usize, part: usize) -> Value {
     let place = format!("/candidates/{candidate}/content/parts/{part}");
     chunk.pointer_mut(&place).map(Value::take).unwrap_or_default()

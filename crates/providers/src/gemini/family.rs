@@ -9,18 +9,18 @@ use serde_json::{Value, json};
 
 /// A generation of models.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Family {
+pub(super) enum GeminiFamily {
     /// Does not think, or must not be told how: Gemini 1 and 2.0, image models of the second generation, Gemma.
     Plain,
     /// Thinks within so many tokens: Gemini 2.5.
     Budgeted {
         /// Which of the two sizes it is.
-        size: Size,
+        size: GeminiSize,
     },
     /// Thinks as hard as a word says: Gemini 3 and whatever comes after it.
     Levelled {
         /// Which of the two sizes it is.
-        size: Size,
+        size: GeminiSize,
         /// Whether it knows a middle way. The first of the large ones did not.
         has_medium: bool,
         /// Whether it knows `minimal`. Some of the small ones do; from 3.7 on they begin with `low`.
@@ -30,24 +30,24 @@ pub(super) enum Family {
 
 /// Large models cannot stop thinking, small ones can.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Size {
+pub(super) enum GeminiSize {
     Flash,
     Pro,
 }
 
-impl Family {
+impl GeminiFamily {
     /// The family of a model, by what its card says of its efforts (`none`, `budget`, `level`), else by its name. An
     /// unknown generation counts as the newest.
     pub(super) fn of(model: &str, effort: Option<&str>) -> Self {
         let name = model.rsplit('/').next().unwrap_or(model);
-        let size = if name.split('-').any(|word| word == "pro") { Size::Pro } else { Size::Flash };
+        let size = if name.split('-').any(|word| word == "pro") { GeminiSize::Pro } else { GeminiSize::Flash };
         let rest = name.strip_prefix("gemini-");
         let version = rest.and_then(|rest| rest.split('-').next());
         let version = version.filter(|word| word.starts_with(|c: char| c.is_ascii_digit()));
         let levelled = Self::Levelled {
             size,
-            has_medium: version != Some("3") || size == Size::Flash,
-            has_minimal: size == Size::Flash && matches!(version, Some("3" | "3.1" | "3.5" | "3.6")),
+            has_medium: version != Some("3") || size == GeminiSize::Flash,
+            has_minimal: size == GeminiSize::Flash && matches!(version, Some("3" | "3.1" | "3.5" | "3.6")),
         };
         match effort {
             Some("none") => return Self::Plain,
@@ -100,7 +100,7 @@ impl Family {
         Some(config)
     }
 
-    /// The word for an effort, for those who take words.
+    /// The word for an effort, for families that take words.
     pub(super) const fn level(self, effort: Effort) -> Option<&'static str> {
         let Self::Levelled { has_medium, has_minimal, .. } = self else { return None };
         Some(match effort {
@@ -113,21 +113,21 @@ impl Family {
 }
 
 /// As little thinking as a size allows, in tokens.
-const fn least(size: Size) -> u32 {
+const fn least(size: GeminiSize) -> u32 {
     match size {
-        Size::Flash => 0,
-        Size::Pro => 128,
+        GeminiSize::Flash => 0,
+        GeminiSize::Pro => 128,
     }
 }
 
 /// The budgets that Google itself translates efforts into, and above them the most a size allows.
-const fn budget(effort: Effort, size: Size) -> u32 {
+const fn budget(effort: Effort, size: GeminiSize) -> u32 {
     match (effort, size) {
         (Effort::None, size) => least(size),
         (Effort::Minimal | Effort::Low, _) => 1_024,
         (Effort::Medium, _) => 8_192,
-        (Effort::High, _) | (Effort::XHigh | Effort::Max, Size::Flash) => 24_576,
-        (Effort::XHigh | Effort::Max, Size::Pro) => 32_768,
+        (Effort::High, _) | (Effort::XHigh | Effort::Max, GeminiSize::Flash) => 24_576,
+        (Effort::XHigh | Effort::Max, GeminiSize::Pro) => 32_768,
     }
 }
 
@@ -135,47 +135,47 @@ const fn budget(effort: Effort, size: Size) -> u32 {
 mod tests {
     use super::*;
 
-    fn levelled(size: Size, words: &str) -> Family {
+    fn levelled(size: GeminiSize, words: &str) -> GeminiFamily {
         let knows = |word| words.split(' ').any(|known| known == word);
-        Family::Levelled { size, has_medium: knows("medium"), has_minimal: knows("minimal") }
+        GeminiFamily::Levelled { size, has_medium: knows("medium"), has_minimal: knows("minimal") }
     }
 
     #[test]
     fn a_model_is_known_by_its_name() {
         let cases = [
-            ("gemini-1.5-pro", Family::Plain),
-            ("gemini-2.0-flash", Family::Plain),
-            ("gemini-2.5-flash-image", Family::Plain),
-            ("gemma-3-27b-it", Family::Plain),
-            ("gemini-2.5-pro", Family::Budgeted { size: Size::Pro }),
-            ("models/gemini-2.5-flash-lite", Family::Budgeted { size: Size::Flash }),
-            ("gemini-3-pro-preview", levelled(Size::Pro, "low high")),
-            ("gemini-3.1-pro-preview", levelled(Size::Pro, "low medium high")),
-            ("publishers/google/models/gemini-3-flash", levelled(Size::Flash, "minimal low medium high")),
-            ("gemini-3.6-flash", levelled(Size::Flash, "minimal low medium high")),
-            ("gemini-3.8-flash", levelled(Size::Flash, "low medium high")),
-            ("gemini-4-argon", levelled(Size::Flash, "low medium high")),
-            ("gemini-pro-latest", levelled(Size::Pro, "low medium high")),
+            ("gemini-1.5-pro", GeminiFamily::Plain),
+            ("gemini-2.0-flash", GeminiFamily::Plain),
+            ("gemini-2.5-flash-image", GeminiFamily::Plain),
+            ("gemma-3-27b-it", GeminiFamily::Plain),
+            ("gemini-2.5-pro", GeminiFamily::Budgeted { size: GeminiSize::Pro }),
+            ("models/gemini-2.5-flash-lite", GeminiFamily::Budgeted { size: GeminiSize::Flash }),
+            ("gemini-3-pro-preview", levelled(GeminiSize::Pro, "low high")),
+            ("gemini-3.1-pro-preview", levelled(GeminiSize::Pro, "low medium high")),
+            ("publishers/google/models/gemini-3-flash", levelled(GeminiSize::Flash, "minimal low medium high")),
+            ("gemini-3.6-flash", levelled(GeminiSize::Flash, "minimal low medium high")),
+            ("gemini-3.8-flash", levelled(GeminiSize::Flash, "low medium high")),
+            ("gemini-4-argon", levelled(GeminiSize::Flash, "low medium high")),
+            ("gemini-pro-latest", levelled(GeminiSize::Pro, "low medium high")),
         ];
         for (model, family) in cases {
-            assert_eq!(Family::of(model, None), family, "{model}");
+            assert_eq!(GeminiFamily::of(model, None), family, "{model}");
         }
     }
 
     /// A card knows better than a name.
     #[test]
     fn a_card_overrules_the_name() {
-        assert_eq!(Family::of("gemini-9-pro", Some("none")), Family::Plain);
-        assert_eq!(Family::of("tuned/my-pro", Some("budget")), Family::Budgeted { size: Size::Pro });
-        assert_eq!(Family::of("mine", Some("level")), levelled(Size::Flash, "low medium high"));
-        assert_eq!(Family::of("gemini-2.5-pro", Some("?")), Family::of("gemini-2.5-pro", None));
+        assert_eq!(GeminiFamily::of("gemini-9-pro", Some("none")), GeminiFamily::Plain);
+        assert_eq!(GeminiFamily::of("tuned/my-pro", Some("budget")), GeminiFamily::Budgeted { size: GeminiSize::Pro });
+        assert_eq!(GeminiFamily::of("mine", Some("level")), levelled(GeminiSize::Flash, "low medium high"));
+        assert_eq!(GeminiFamily::of("gemini-2.5-pro", Some("?")), GeminiFamily::of("gemini-2.5-pro", None));
     }
 
     /// One row an effort, one column a kind of model.
     #[test]
     fn every_effort_has_its_setting() {
         let models = ["gemini-2.0-flash", "gemini-2.5-flash", "gemini-2.5-pro", "gemini-3-pro", "gemini-3-flash"];
-        let setting = |model: &str, effort| match Family::of(model, None).thinking_config(effort) {
+        let setting = |model: &str, effort| match GeminiFamily::of(model, None).thinking_config(effort) {
             None => "-".to_owned(),
             Some(config) => {
                 let how = config.get("thinkingBudget").or(config.get("thinkingLevel"));

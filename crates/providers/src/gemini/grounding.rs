@@ -11,9 +11,9 @@ const SOURCES_LEN_MAX: usize = 256;
 
 /// Sources in the order they were named, each once.
 #[derive(Debug, Default)]
-pub(super) struct Sources(Vec<Source>);
+pub(super) struct GroundingSources(Vec<Source>);
 
-impl Sources {
+impl GroundingSources {
     /// Takes the sources of `groundingMetadata`.
     pub(super) fn ground(&mut self, provider: &str, metadata: &Value) {
         for chunk in metadata["groundingChunks"].as_array().into_iter().flatten() {

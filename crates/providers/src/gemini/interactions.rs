@@ -1,8 +1,9 @@
 //! The Interactions API: answers that outlive their stream.
 //!
-//! `generateContent` is gone with its connection. An interaction is not: asked for in the background, it goes on at Google,
-//! every event of it has an id, and whoever comes back with the last id gets the rest. That costs something: the
-//! conversation is kept there. So this is used only where the program says so, and only for requests that ask for it.
+//! An answer of `generateContent` is lost with its connection. An interaction is not: in the background it
+//! goes on at Google, each event has an id, and a request with the last id gets the rest. The price is that
+//! Google stores the conversation. So this is used only where the program allows it, and only for background
+//! requests.
 //!
 //! What is known of this wire is what Google's reference and its own clients (`@google/genai` 2.32) say. Not confirmed by
 //! either, and therefore held to be as in `generateContent`: which word stands for the signature of a foreign call, and
@@ -15,14 +16,14 @@ mod request;
 
 pub use decode::Interaction;
 
-pub(super) use cursor::Cursor;
+pub(super) use cursor::InteractionCursor;
 pub(super) use request::body;
 
 /// Where interactions begin.
 pub(super) const PATH: &str = "interactions";
 
 /// Where an interaction is read on. None if that is no id of an interaction.
-pub(super) fn path(id: &str, cursor: &Cursor) -> Option<String> {
+pub(super) fn path(id: &str, cursor: &InteractionCursor) -> Option<String> {
     let after = match cursor.event.as_str() {
         "" => String::new(),
         event => format!("&last_event_id={}", escaped(event)),
@@ -52,7 +53,9 @@ mod tests {
     /// Ids come from outside, and must not lead anywhere else.
     #[test]
     fn a_path_holds_an_id_and_nothing_else() {
-        let at = |id: &str, event: &str| path(id, &Cursor { event: event.into(), ..Cursor::default() });
+        let at = |id: &str, event: &str| {
+            path(id, &InteractionCursor { event: event.into(), ..InteractionCursor::default() })
+        };
         assert_eq!(at("v1_a-B", ""), Some("interactions/v1_a-B?stream=true".into()));
         assert_eq!(cancel_path("v1_a-B"), Some("interactions/v1_a-B/cancel".into()));
         let after = "interactions/v1_a?stream=true&last_event_id=e%2F1%3D%3D%26x";

@@ -1,7 +1,8 @@
 //! A request as `generateContent` wants it.
 //!
-//! Roles take turns, results are told by the person, and whatever Gemini signed goes back in the part it came in, to the
-//! byte. A call of somebody else's has no signature; for those the documentation names a word that stands for one.
+//! Roles take turns, results are told by the person, and whatever Gemini signed goes back in the part it came
+//! in, to the byte. A call of another provider has no signature; for those the documentation names a
+//! placeholder.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -12,7 +13,7 @@ use everturn_core::prompt::{
 };
 use serde_json::{Map, Value, json};
 
-use super::family::Family;
+use super::family::GeminiFamily;
 
 #[cfg(test)]
 mod tests;
@@ -23,7 +24,7 @@ pub(super) const FOREIGN_SIGNATURE: &str = "skip_thought_signature_validator";
 /// The provider's own tool that runs code; its parts have a form of their own.
 pub(super) const CODE_EXECUTION: &str = "code_execution";
 
-/// The tools whose parts may be sent back as they came.
+/// The tools with parts that may be sent back unchanged.
 pub(super) const REPLAYED: [&str; 6] =
     [CODE_EXECUTION, "GOOGLE_SEARCH_WEB", "GOOGLE_SEARCH_IMAGE", "GOOGLE_MAPS", "URL_CONTEXT", "FILE_SEARCH"];
 
@@ -34,7 +35,7 @@ pub(super) fn path(model: &str) -> String {
 }
 
 /// What is sent there.
-pub(super) fn body(request: &Request, family: Family) -> Value {
+pub(super) fn body(request: &Request, family: GeminiFamily) -> Value {
     let mut body = Map::new();
     if !request.system.is_empty() {
         let parts: Vec<Value> = request.system.iter().map(|piece| json!({ "text": piece })).collect();
@@ -63,7 +64,7 @@ fn pick(request: &Request, generation: &mut Map<String, Value>) {
     }
 }
 
-fn contents(request: &Request, family: Family) -> Value {
+fn contents(request: &Request, family: GeminiFamily) -> Value {
     let mut writer = Writer { provider: request.model.provider(), family, ids: CallIds::Left };
     request.entries.iter().map(|entry| writer.content(entry)).collect()
 }
@@ -95,7 +96,7 @@ impl CallIds {
 
 struct Writer<'a> {
     provider: &'a str,
-    family: Family,
+    family: GeminiFamily,
     ids: CallIds,
 }
 
@@ -198,7 +199,7 @@ fn hosted_result(result: &HostedResult) -> Value {
 }
 
 /// The tools, and what may be done with them.
-fn offer(request: &Request, family: Family, body: &mut Map<String, Value>) {
+fn offer(request: &Request, family: GeminiFamily, body: &mut Map<String, Value>) {
     let mut tools: Vec<Value> = request.tools.iter().filter_map(|tool| tool.provider_defined.clone()).collect();
     let hosted = !tools.is_empty();
     let functions: Vec<Value> =

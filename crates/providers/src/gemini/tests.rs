@@ -15,7 +15,7 @@ use tokio::net::TcpListener;
 
 use super::*;
 use crate::provider::Frame;
-use crate::wire::cuts;
+use crate::tests::cuts;
 
 fn gemini(base: &str) -> Gemini {
     let endpoint = Endpoint::at(NAME, base).unwrap().with_key(SecretString::from("a-secret-key"), KEY_HEADER).unwrap();
@@ -101,7 +101,7 @@ fn facts_follow_the_name_and_the_leave() {
     assert_eq!((facts.thinks, facts.can.reattach), (everturn_core::limits::Thinking::Yes, Reattach::No));
     assert!(!facts.target.background && facts.target.replays.contains(&"GOOGLE_SEARCH_WEB".to_owned()));
     assert_eq!(without.facts("gemini-2.0-flash").thinks, everturn_core::limits::Thinking::No);
-    let with = without.with_kept(Kept::Background);
+    let with = without.with_kept(GoogleRetention::Background);
     let facts = with.facts("gemini-3-pro");
     assert!(facts.target.background && facts.target.replays.is_empty());
     assert_eq!(facts.can.reattach, Reattach::Yes);
@@ -151,7 +151,7 @@ fn asking(provider: &Gemini) -> Request {
     request.fit(&target)
 }
 
-async fn all(frames: Frames) -> Vec<Result<Frame, ProviderError>> {
+async fn all(frames: FrameStream) -> Vec<Result<Frame, ProviderError>> {
     frames.collect().await
 }
 
@@ -179,7 +179,7 @@ async fn an_interaction_is_found_again() {
     let events: Vec<&str> = fixture.split_inclusive("\n\n").collect();
     let (head, tail) = (events[..9].concat().into_bytes(), events[9..].concat().into_bytes());
     let (base, asked) = server(vec![(200, EVENTS, head), (200, EVENTS, tail)]).await;
-    let provider = gemini(&base).with_kept(Kept::Background);
+    let provider = gemini(&base).with_kept(GoogleRetention::Background);
     let mut frames = all(provider.open(asking(&provider)).await.unwrap()).await;
     assert_eq!(frames.pop().unwrap().unwrap_err().cause, Cause::Truncated);
     let Some(Ok(last)) = frames.last() else { panic!("{frames:?}") };
@@ -198,7 +198,7 @@ async fn an_interaction_is_found_again() {
 async fn an_interaction_that_is_gone() {
     let body = br#"{"error":{"code":404,"message":"Requested entity was not found.","status":"NOT_FOUND"}}"#;
     let (base, _asked) = server(vec![(404, "application/json", body.to_vec())]).await;
-    let provider = gemini(&base).with_kept(Kept::Background);
+    let provider = gemini(&base).with_kept(GoogleRetention::Background);
     let handle = GenerationHandle { id: "v1_gone".into(), cursor: "-:-:e".into() };
     let error = provider.reattach("gemini-3-flash", &handle).await.err().unwrap();
     assert_eq!((error.kind, error.retry, error.cause), (ErrorKind::Truncated, Retry::Backoff, Cause::ErrorFinish));

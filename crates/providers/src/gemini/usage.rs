@@ -19,7 +19,7 @@ pub(super) struct Counted {
 
 /// A frame's counts, by the names this module has for them.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Counts<'a> {
+pub(super) struct GeminiCounts<'a> {
     /// The whole prompt.
     pub(super) prompt: Option<&'a Value>,
     /// Of that, from the cache.
@@ -34,7 +34,7 @@ pub(super) struct Counts<'a> {
 
 impl Counted {
     /// Takes what a frame states.
-    pub(super) fn update(&mut self, counts: &Counts<'_>) {
+    pub(super) fn update(&mut self, counts: &GeminiCounts<'_>) {
         let newest = |old: &mut TokenCount, value| {
             if let known @ TokenCount::Known(_) = TokenCount::from_json(value) {
                 *old = known;

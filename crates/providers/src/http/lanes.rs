@@ -1,9 +1,9 @@
-//! Which requests share a connection.
+//! Lanes: which requests share a connection.
 //!
-//! Over HTTP/2 a client has one connection to a host, and the host says how many requests it takes there at once: a hundred,
-//! most often. Whoever comes then waits inside the HTTP library until somebody's answer ends, which may take minutes, and
-//! everybody behind them waits too. So requests are dealt out to lanes: each has connections of its own, and few enough
-//! requests that no host has more. A connection that breaks takes the answers of one lane with it and not all.
+//! Over HTTP/2 a client has one connection per host, and the host limits concurrent requests on it, most
+//! often to a hundred. Further requests wait inside the HTTP library until an answer ends, which may take
+//! minutes. So requests are spread over lanes: each has its own connections and stays below the host's limit.
+//! A connection that breaks loses the answers of one lane and not all.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -16,14 +16,15 @@ use super::Names;
 
 /// Requests under way in one lane. RFC 9113 asks hosts to take a hundred at least.
 const LANE_LEN_MAX: usize = 64;
-/// How much of an answer may wait to be read. All of a lane have this much, so nobody who does not read keeps others waiting.
+/// The receive window per answer. Each answer in a lane has its own, so an answer that is not read does not
+/// block the others.
 const UNREAD_BYTES_MAX: u32 = 256 << 10;
 /// How often a quiet connection is asked whether it lives.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
 /// How hosts are reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Route {
+pub(super) enum ProxyUse {
     /// By the proxy that the usual variables name, if they name one.
     Usual,
     /// Past any proxy.
@@ -34,35 +35,35 @@ pub(super) enum Route {
 #[derive(Debug)]
 pub(super) struct Lanes {
     limits: Limits,
-    route: Route,
+    route: ProxyUse,
     /// One for all: certificates are read once, and a host that knows us from one lane knows us in the others.
     tls: ClientConfig,
-    open: Mutex<Vec<Place>>,
+    open: Mutex<Vec<LaneGuard>>,
 }
 
 /// A place in a lane, until it is dropped.
 #[derive(Debug, Clone)]
-pub(super) struct Place {
+pub(super) struct LaneGuard {
     pub(super) client: Client,
     /// The lane itself has one, and each request.
     held: Arc<()>,
 }
 
 impl Lanes {
-    pub(super) fn new(limits: &Limits, route: Route, mut tls: ClientConfig) -> Self {
+    pub(super) fn new(limits: &Limits, route: ProxyUse, mut tls: ClientConfig) -> Self {
         tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         let lanes = Self { limits: limits.clone(), route, tls, open: Mutex::default() };
-        drop(lanes.place()); // Whatever cannot be set up shows now, and not when somebody asks.
+        drop(lanes.place()); // A failing set-up shows now, and not at the first request.
         lanes
     }
 
     /// A place in the first lane that has one, or in a new lane.
-    pub(super) fn place(&self) -> Place {
+    pub(super) fn place(&self) -> LaneGuard {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner); // Every change below is made whole.
         if let Some(lane) = open.iter().find(|lane| Arc::strong_count(&lane.held) <= LANE_LEN_MAX) {
             return lane.clone();
         }
-        let lane = Place { client: self.client(), held: Arc::default() };
+        let lane = LaneGuard { client: self.client(), held: Arc::default() };
         open.push(lane.clone());
         lane
     }
@@ -85,8 +86,8 @@ impl Lanes {
             .dns_resolver(Arc::new(Names))
             .user_agent(concat!("everturn/", env!("CARGO_PKG_VERSION")));
         let builder = match self.route {
-            Route::Usual => builder,
-            Route::Direct => builder.no_proxy(),
+            ProxyUse::Usual => builder,
+            ProxyUse::Direct => builder.no_proxy(),
         };
         builder.build().expect("a client without files or addresses of its own can be built")
     }

@@ -17,7 +17,7 @@ use super::*;
 use crate::endpoint::Auth;
 use crate::provider::Frame;
 use crate::record::{Exchange, Of, Recorder, recording};
-use crate::sse::Event;
+use crate::sse::SseEvent;
 
 mod elsewhere;
 mod tls;
@@ -28,7 +28,7 @@ const KEY: &str = "sk-very-secret-0123456789";
 struct Texts;
 
 impl Decode for Texts {
-    fn event(&mut self, event: &Event<'_>, out: &mut Vec<Frame>) -> Result<(), ProviderError> {
+    fn event(&mut self, event: &SseEvent<'_>, out: &mut Vec<Frame>) -> Result<(), ProviderError> {
         out.push(match event.data {
             "stop" => Frame::Stop(Stop::End),
             text => Frame::Delta(Delta::Text(text.to_owned())),
@@ -69,16 +69,16 @@ fn http() -> Http {
     Http::direct(&limits)
 }
 
-async fn ask(endpoint: &Endpoint) -> Result<Frames, ProviderError> {
-    http().stream(endpoint, Call::post("/v1/ask", json!({"q": 1})), Texts).await
+async fn ask(endpoint: &Endpoint) -> Result<FrameStream, ProviderError> {
+    http().stream(endpoint, HttpCall::post("/v1/ask", json!({"q": 1})), Texts).await
 }
 
 /// What a server that answers with these bytes, and then closes, makes of a question.
-async fn answer(bytes: impl Into<Vec<u8>>) -> Result<Frames, ProviderError> {
+async fn answer(bytes: impl Into<Vec<u8>>) -> Result<FrameStream, ProviderError> {
     let bytes = bytes.into();
     let (endpoint, _) = serve(|mut socket| async move {
         socket.write_all(&bytes).await.unwrap();
-        // Whoever closes with something unread resets.
+        // Closing with unread data sends a reset.
         let _ = socket.shutdown().await;
         let _ = socket.read(&mut [0; 64]).await;
     })
@@ -93,7 +93,7 @@ async fn refused(status: &str, headers: &str, body: &str) -> ProviderError {
 
 const STREAM: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\nrequest-id: req_7\r\n";
 
-async fn all(frames: Frames) -> Vec<Result<Frame, ProviderError>> {
+async fn all(frames: FrameStream) -> Vec<Result<Frame, ProviderError>> {
     frames.collect().await
 }
 
@@ -127,7 +127,7 @@ async fn a_question_is_answered_as_it_arrives() {
     assert!(request.ends_with("\r\n\r\n{\"q\":1}"), "{request}");
 }
 
-/// P29: whoever drops the frames closes the socket; the server sees it at once.
+/// P29: dropping the frames closes the socket; the server sees it at once.
 #[tokio::test]
 async fn dropping_the_frames_closes_the_socket() {
     let (endpoint, server) = serve(|mut socket| async move {
@@ -228,9 +228,9 @@ async fn an_endless_error_is_read_to_a_bound() {
     assert_eq!(ask(&endpoint).await.err().unwrap().status, Some(500), "nor is one waited for that never comes");
 }
 
-/// P1, P11: nobody there, nobody answering, and somebody who hangs up before answering.
+/// P1, P11: no listener, no answer, and a server that hangs up before it answers.
 #[tokio::test]
-async fn what_cannot_be_reached_is_typed() {
+async fn an_unreachable_server_is_a_typed_error() {
     let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let error = ask(&Endpoint::at("openai", &format!("http://{gone}")).unwrap()).await.err().unwrap();
     assert_eq!(
@@ -260,7 +260,7 @@ async fn what_cannot_be_reached_is_typed() {
     assert_eq!((error.kind, error.retry, error.cause), (ErrorKind::Timeout, Retry::Once, Cause::Refused), "{error:?}");
 }
 
-/// P3: a port where nobody speaks TLS.
+/// P3: a port without TLS.
 async fn plaintext() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -280,7 +280,7 @@ async fn a_whole_answer_is_read() {
             socket.write_all(bytes.as_bytes()).await.unwrap();
         })
         .await;
-        http().fetch(&endpoint, Call::post("x", json!({}))).await
+        http().fetch(&endpoint, HttpCall::post("x", json!({}))).await
     };
     let good = fetch("HTTP/1.1 200 OK\r\ncontent-length: 7\r\n\r\n{\"a\":1}").await;
     assert_eq!(good, Ok(json!({"a": 1})));
@@ -298,7 +298,7 @@ async fn without_a_key_nothing_is_sent() {
     let error = ask(&endpoint).await.err().unwrap();
     assert_eq!((error.kind, error.subject.as_deref()), (ErrorKind::MissingKey, Some("ANTHROPIC_API_KEY")));
     let asked = tokio::time::timeout(Duration::from_millis(50), listener.accept()).await;
-    assert!(asked.is_err(), "nobody connected");
+    assert!(asked.is_err(), "no connection was made");
 }
 
 /// P2: a name without an address, and other troubles, are known by their types, however deep they lie.
@@ -349,7 +349,7 @@ async fn a_wrong_address_is_not_a_wrong_model() {
     }
 }
 
-/// Whoever records keeps the exchanges.
+/// A recorder that keeps the exchanges.
 #[derive(Default)]
 struct Kept(std::sync::Mutex<Vec<Exchange>>);
 

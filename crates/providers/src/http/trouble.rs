@@ -1,6 +1,6 @@
-//! What a client's error is, by the types in it.
+//! Classifies errors of the HTTP client by their types.
 //!
-//! The HTTP libraries wrap one another's errors. Each layer is looked at for what it is; nobody reads what it says.
+//! The HTTP libraries wrap one another's errors. Each layer is checked by its type; its text is not parsed.
 
 use std::error::Error;
 use std::io;

@@ -88,7 +88,7 @@ fn a_field_may_hold_anything() {
 
 #[test]
 fn sources_are_told_once() {
-    let mut sources = Sources::default();
+    let mut sources = HeldSources::default();
     for annotation in [
         json!({"type": "url_citation", "url": "https://a", "title": "A"}),
         json!({"type": "url_citation", "url_citation": {"url": "https://b", "title": "B"}}),

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::classify;
 use crate::classify::error_in;
-use crate::openai::{Loose, Sources, meta, report, source};
+use crate::openai::{HeldSources, Loose, meta, report, source};
 use crate::provider::Frame;
 use crate::sse;
 use crate::wire::Decode;
@@ -23,18 +23,18 @@ mod chunk;
 pub(super) mod closing;
 mod finish;
 
-use calls::Calls;
-use chunk::{Choice, Chunk, Words};
+use calls::CallList;
+use chunk::{ChatChoice, ChatChunk, ChatDelta};
 use finish::Finish;
 
 /// A completion being read.
 #[derive(Debug)]
 pub struct Completions {
     provider: String,
-    calls: Calls,
+    calls: CallList,
     finish: Option<Finish>,
     usage: Usage,
-    sources: Sources,
+    sources: HeldSources,
     /// What is known about the answer as a whole, once something is.
     about: Option<Value>,
     refused: bool,
@@ -54,17 +54,17 @@ impl Completions {
     pub fn new(provider: &str) -> Self {
         Self {
             provider: provider.to_owned(),
-            calls: Calls::default(),
+            calls: CallList::default(),
             finish: None,
             usage: Usage::default(),
-            sources: Sources::default(),
+            sources: HeldSources::default(),
             about: None,
             refused: false,
             stopped: false,
         }
     }
 
-    fn chunk(&mut self, chunk: Chunk<'_>, out: &mut Vec<Frame>) -> Result<(), ProviderError> {
+    fn chunk(&mut self, chunk: ChatChunk<'_>, out: &mut Vec<Frame>) -> Result<(), ProviderError> {
         self.begin(&chunk, out);
         let mut counted = self.count(&chunk.usage, out);
         let choices = chunk.choices.unwrap_or_default();
@@ -92,7 +92,7 @@ impl Completions {
         Err(if has_finished { error.with_cause(Cause::ErrorFinish) } else { error })
     }
 
-    fn begin(&mut self, chunk: &Chunk<'_>, out: &mut Vec<Frame>) {
+    fn begin(&mut self, chunk: &ChatChunk<'_>, out: &mut Vec<Frame>) {
         if self.about.is_some() || (chunk.id.text().is_empty() && chunk.model.text().is_empty()) {
             return;
         }
@@ -130,7 +130,7 @@ impl Completions {
         }
     }
 
-    fn choice(&mut self, choice: Choice<'_>, out: &mut Vec<Frame>) -> Result<(), ProviderError> {
+    fn choice(&mut self, choice: ChatChoice<'_>, out: &mut Vec<Frame>) -> Result<(), ProviderError> {
         if let Some(words) = choice.delta {
             let before = out.len();
             let calls = words.tool_calls.as_ref().is_some_and(|pieces| !pieces.is_empty());
@@ -145,7 +145,7 @@ impl Completions {
         }
     }
 
-    fn words(&mut self, words: Words<'_>, out: &mut Vec<Frame>) -> Result<(), ProviderError> {
+    fn words(&mut self, words: ChatDelta<'_>, out: &mut Vec<Frame>) -> Result<(), ProviderError> {
         let thought = match words.reasoning_content.text() {
             "" => words.reasoning.text(),
             thought => thought,
@@ -219,7 +219,7 @@ fn say_part(part: &Value, out: &mut Vec<Frame>) {
 }
 
 impl Decode for Completions {
-    fn event(&mut self, event: &sse::Event<'_>, out: &mut Vec<Frame>) -> Result<(), ProviderError> {
+    fn event(&mut self, event: &sse::SseEvent<'_>, out: &mut Vec<Frame>) -> Result<(), ProviderError> {
         let before = out.len();
         match event.data.trim() {
             "" => {}
@@ -235,7 +235,7 @@ impl Decode for Completions {
             _ => match error_in(event) {
                 Some(error) => self.failed(error, out)?,
                 None => {
-                    let chunk = Chunk::read(event).map_err(|error| self.malformed(&error.to_string()))?;
+                    let chunk = ChatChunk::read(event).map_err(|error| self.malformed(&error.to_string()))?;
                     self.chunk(chunk, out)?;
                 }
             },

@@ -1,7 +1,7 @@
 //! A request, as the JSON of the Chat Completions wire.
 //!
-//! Written for the least of those who read it: texts as texts and not as lists of parts, one system message at the top,
-//! no field that means nothing. Reasoning is not sent back, since this wire has no seal for it.
+//! Written for the least capable server: texts as texts and not as lists of parts, one system message at the
+//! top, no field that means nothing. Reasoning is not sent back, since this wire has no seal for it.
 
 use everturn_core::prompt::{
     PromptCall, PromptEntry, PromptMedia, PromptPart, PromptResult, Request, Role, Sampling, ToolChoice, ToolSpec,

@@ -1,8 +1,8 @@
-//! What a failure in the middle of a response means.
+//! Classifies failures in the middle of a response.
 //!
-//! A response that fails says so in its terminal event, with an error that has a code and no status. Most codes are known
-//! to [`crate::classify`](mod@crate::classify); what is added here is which of them are about the request, so that nobody
-//! sends it again.
+//! A response that fails says so in its terminal event, with an error that has a code and no status. Most
+//! codes are known to [`crate::classify`](mod@crate::classify); added here is which of them are about the
+//! request, so that it is not sent again.
 
 use everturn_core::error::{Cause, ErrorKind, ProviderError, Retry};
 use serde_json::Value;
@@ -46,13 +46,13 @@ pub(crate) fn event(provider: &str, event: &Value) -> ProviderError {
     classify(&evidence)
 }
 
-/// A `response.failed` event. The generation is over at the provider, so nobody can find it again.
+/// A `response.failed` event. The generation is over at the provider, so it cannot be re-attached.
 pub(crate) fn failed(provider: &str, data: &str) -> ProviderError {
     let data = serde_json::from_str(data).unwrap_or_default();
     event(provider, &data).with_cause(Cause::ErrorFinish)
 }
 
-/// A response that somebody else put an end to.
+/// A response that was cancelled elsewhere.
 pub(crate) fn cancelled(provider: &str) -> ProviderError {
     let error =
         ProviderError::new(provider, ErrorKind::Generic).with_retry(Retry::Backoff).with_cause(Cause::ErrorFinish);

@@ -5,9 +5,9 @@
 //! that a server which leaves pieces out still says everything and one that contradicts itself over a call's input runs
 //! nothing. An answer is over with its terminal event and not before.
 //!
-//! A generation in the background outlives its stream. Then whatever an event says is one frame with a handle whose cursor
-//! is the event's number, and a decoder that begins after such a number goes on in the same draft: slots are the items'
-//! places in the response, which both decoders know.
+//! A generation in the background outlives its stream. Then the deltas of an event are one frame with a
+//! handle that has the event's number as its cursor, and a decoder that begins after this number continues
+//! the same draft: slots are the items' places in the response, which both decoders know.
 
 use everturn_core::delta::{Delta, GenerationHandle};
 use everturn_core::error::{ErrorKind, ProviderError};
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::classify;
 use crate::classify::error_in;
-use crate::openai::{Sources, meta, report};
+use crate::openai::{HeldSources, meta, report};
 use crate::provider::Frame;
 use crate::sse;
 use crate::wire::Decode;
@@ -25,14 +25,14 @@ mod event;
 mod items;
 mod speech;
 
-use event::Event;
+use event::ResponsesEvent;
 use items::Item;
-use speech::{Open, Place};
+use speech::{ItemPart, OpenPart};
 
-/// What the provider keeps of a response.
+/// What the provider stores of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Keeps {
-    /// Nothing: its name is of no use to anybody.
+pub enum ResponseRetention {
+    /// Nothing: its id is of no use.
     Nothing,
     /// The response, once it is over: the next request can build upon it.
     Response,
@@ -54,14 +54,14 @@ enum Begin {
 pub struct Responses {
     provider: String,
     begin: Begin,
-    keeps: Keeps,
+    keeps: ResponseRetention,
     id: String,
     /// The items that are not over.
     items: Vec<Item>,
     /// The part that grows.
-    open: Option<Open>,
-    sources: Sources,
-    /// Events nobody knows, until the open part is over.
+    open: Option<OpenPart>,
+    sources: HeldSources,
+    /// Unknown events, until the open part is over.
     unknown: Vec<Value>,
     unknown_len: usize,
     has_items: bool,
@@ -72,7 +72,7 @@ pub struct Responses {
 /// Items that may be unfinished at a time. A response has a handful.
 const ITEMS_MAX: usize = 1024;
 
-/// Events nobody knows that are kept. Past these they are skipped.
+/// The most unknown events that are kept; further ones are skipped.
 const UNKNOWN_MAX: usize = 32;
 
 /// The events that end a response.
@@ -81,7 +81,7 @@ const LAST: [&str; 5] =
 
 impl Responses {
     /// A response of `provider` of which nothing has come.
-    pub fn new(provider: &str, keeps: Keeps) -> Self {
+    pub fn new(provider: &str, keeps: ResponseRetention) -> Self {
         Self {
             provider: provider.to_owned(),
             begin: Begin::First,
@@ -89,7 +89,7 @@ impl Responses {
             id: String::new(),
             items: Vec::new(),
             open: None,
-            sources: Sources::default(),
+            sources: HeldSources::default(),
             unknown: Vec::new(),
             unknown_len: 0,
             has_items: false,
@@ -100,22 +100,22 @@ impl Responses {
 
     /// The rest of a generation, after the event of number `cursor`.
     pub fn resumed(provider: &str, id: &str, cursor: u64) -> Self {
-        Self { begin: Begin::After(cursor), id: id.to_owned(), ..Self::new(provider, Keeps::Generation) }
+        Self { begin: Begin::After(cursor), id: id.to_owned(), ..Self::new(provider, ResponseRetention::Generation) }
     }
 
-    fn take(&mut self, event: Event<'_>, data: &str, out: &mut Vec<Frame>) -> Result<(), ProviderError> {
+    fn take(&mut self, event: ResponsesEvent<'_>, data: &str, out: &mut Vec<Frame>) -> Result<(), ProviderError> {
         let at = self.place(&event);
         let part = event.content_index.index().unwrap_or(0);
         match event.kind.text() {
-            "response.output_text.delta" => self.say(Place::text(at, part), event.delta.text(), out),
+            "response.output_text.delta" => self.say(ItemPart::text(at, part), event.delta.text(), out),
             "response.function_call_arguments.delta" => self.input(at, event.delta.text(), out)?,
-            "response.refusal.delta" => self.say(Place::refusal(at, part), event.delta.text(), out),
-            "response.reasoning_text.delta" => self.say(Place::thought(at, part), event.delta.text(), out),
+            "response.refusal.delta" => self.say(ItemPart::refusal(at, part), event.delta.text(), out),
+            "response.reasoning_text.delta" => self.say(ItemPart::thought(at, part), event.delta.text(), out),
             "response.reasoning_summary_text.delta" => {
-                self.say(Place::thought(at, event.summary_index.index().unwrap_or(0)), event.delta.text(), out);
+                self.say(ItemPart::thought(at, event.summary_index.index().unwrap_or(0)), event.delta.text(), out);
             }
-            "response.output_text.done" => self.said(Place::text(at, part), event.text.text(), out),
-            "response.refusal.done" => self.said(Place::refusal(at, part), event.refusal.text(), out),
+            "response.output_text.done" => self.said(ItemPart::text(at, part), event.text.text(), out),
+            "response.refusal.done" => self.said(ItemPart::refusal(at, part), event.refusal.text(), out),
             "response.output_text.annotation.added" => self.annotated(&event.annotation.json()),
             "response.content_part.done" => self.part_over(at, part, &event.part.json(), out),
             "response.function_call_arguments.done" => self.whole_input(at, event.arguments.text(), out)?,
@@ -130,7 +130,7 @@ impl Responses {
     }
 
     /// The place of the item an event speaks of. Some servers name the item and not its place.
-    fn place(&self, event: &Event<'_>) -> u32 {
+    fn place(&self, event: &ResponsesEvent<'_>) -> u32 {
         let named = || self.items.iter().find(|item| !item.id.is_empty() && item.id == event.item_id.text());
         let place = event.output_index.index().or_else(|| named().map(|item| item.place));
         place.or_else(|| self.items.last().map(|item| item.place)).unwrap_or(0)
@@ -139,11 +139,11 @@ impl Responses {
     fn created(&mut self, response: &Value, out: &mut Vec<Frame>) {
         let text = |key: &str| response[key].as_str().unwrap_or_default();
         text("id").clone_into(&mut self.id);
-        if response["store"] == false && self.keeps == Keeps::Response {
-            self.keeps = Keeps::Nothing;
+        if response["store"] == false && self.keeps == ResponseRetention::Response {
+            self.keeps = ResponseRetention::Nothing;
         }
         let mut about = json!({"model": text("model")});
-        if self.keeps == Keeps::Nothing {
+        if self.keeps == ResponseRetention::Nothing {
             about["response"] = text("id").into(); // A name that nothing can be built upon.
         } else if !self.id.is_empty() {
             out.push(Frame::Delta(Delta::ResponseId(self.id.clone())));
@@ -187,7 +187,7 @@ impl Responses {
         Ok(())
     }
 
-    /// Items whose own end was left out end as the response tells them.
+    /// Ends items without an end event of their own, by the response's copy of them.
     fn settle_items(&mut self, output: &[Value], status: &str, out: &mut Vec<Frame>) -> Result<(), ProviderError> {
         for at in 0..self.items.len() {
             let item = &self.items[at];
@@ -230,7 +230,8 @@ impl Responses {
 
     /// Lets a generation be found again behind the event that was just taken in, which said `out` from `seen` on.
     fn mark(&self, number: Option<u64>, out: &mut Vec<Frame>, seen: usize) {
-        if let (Keeps::Generation, Some(number), Some(Frame::Delta(_))) = (self.keeps, number, out[seen..].last())
+        if let (ResponseRetention::Generation, Some(number), Some(Frame::Delta(_))) =
+            (self.keeps, number, out[seen..].last())
             && !self.id.is_empty()
         {
             Frame::mark(out, seen, GenerationHandle { id: self.id.clone(), cursor: number.to_string() });
@@ -239,7 +240,7 @@ impl Responses {
 }
 
 impl Decode for Responses {
-    fn event(&mut self, event: &sse::Event<'_>, out: &mut Vec<Frame>) -> Result<(), ProviderError> {
+    fn event(&mut self, event: &sse::SseEvent<'_>, out: &mut Vec<Frame>) -> Result<(), ProviderError> {
         let before = out.len();
         if event.data.trim() != "[DONE]" {
             // A last event tells of its error in the response.
@@ -247,7 +248,7 @@ impl Decode for Responses {
             if let Some(error) = error_in(event).filter(|error| !is_last(error)) {
                 return Err(classify::event(&self.provider, &error));
             }
-            let told = Event::read(event).map_err(|error| self.malformed(&error.to_string()))?;
+            let told = ResponsesEvent::read(event).map_err(|error| self.malformed(&error.to_string()))?;
             let number = told.sequence_number.number();
             // A server that cannot begin later tells everything again.
             let known = matches!((self.begin, number), (Begin::After(cursor), Some(number)) if number <= cursor);

@@ -14,7 +14,7 @@ use everturn_core::prompt::{
 use serde_json::{Map, Value, json};
 
 use super::Options;
-use super::decode::Keeps;
+use super::decode::ResponseRetention;
 use crate::catalogue::Card;
 use crate::openai::{data_url, effort_word, extra, file_name, left_out, own, result_text, system};
 
@@ -22,11 +22,11 @@ use crate::openai::{data_url, effort_word, extra, file_name, left_out, own, resu
 const OUTPUT_MIN: u32 = 16;
 
 /// What the provider will keep of the response to a request.
-pub(super) fn keeps(request: &Request, options: &Options) -> Keeps {
+pub(super) fn keeps(request: &Request, options: &Options) -> ResponseRetention {
     match (request.background, options.store) {
-        (true, _) => Keeps::Generation,
-        (false, true) => Keeps::Response,
-        (false, false) => Keeps::Nothing,
+        (true, _) => ResponseRetention::Generation,
+        (false, true) => ResponseRetention::Response,
+        (false, false) => ResponseRetention::Nothing,
     }
 }
 
@@ -34,7 +34,7 @@ pub(super) fn keeps(request: &Request, options: &Options) -> Keeps {
 pub(super) fn body(request: &Request, card: &Card, options: &Options) -> Value {
     let keeps = keeps(request, options);
     let mut body = extra(&options.extra, card);
-    let chain = request.chain.as_ref().filter(|_| keeps != Keeps::Nothing); // What is not kept cannot be built upon.
+    let chain = request.chain.as_ref().filter(|_| keeps != ResponseRetention::Nothing); // What is not kept cannot be built upon.
     if let Some(chain) = chain {
         body.insert("previous_response_id".into(), chain.response_id.clone().into());
     }
@@ -45,12 +45,12 @@ pub(super) fn body(request: &Request, card: &Card, options: &Options) -> Value {
     body.insert("model".into(), request.model.name().into());
     body.insert("input".into(), input.items.into());
     body.insert("max_output_tokens".into(), request.max_output.max(OUTPUT_MIN).into());
-    body.insert("store".into(), (keeps != Keeps::Nothing).into());
+    body.insert("store".into(), (keeps != ResponseRetention::Nothing).into());
     body.insert("stream".into(), true.into());
     if let Some(system) = system(request) {
         body.insert("instructions".into(), system.into());
     }
-    if keeps == Keeps::Generation {
+    if keeps == ResponseRetention::Generation {
         body.insert("background".into(), true.into());
     }
     // This wire has neither seed nor stop sequences.
@@ -126,7 +126,7 @@ fn include(request: &Request, card: &Card, body: &mut Map<String, Value>) {
     }
 }
 
-/// Whose names calls go by.
+/// The side that names calls.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ids {
     /// Ours, which are never missing and never the same.
@@ -190,7 +190,7 @@ impl Input<'_> {
         self.items.push(item);
     }
 
-    /// Words that nobody knows an item of.
+    /// Text without a known item.
     fn plain_words(&mut self, text: &Text, phase: Option<&Value>, from: usize) {
         let last =
             self.items[from..].last_mut().filter(|item| item["content"].is_string() && item.get("phase") == phase);

@@ -4,12 +4,12 @@ use sse_core::{SseDecoder, SseEvent};
 
 use super::*;
 
-const BOUNDS: Bounds = Bounds { line_bytes_max: 1 << 20, frame_bytes_max: 4 << 20, response_bytes_max: 32 << 20 };
+const BOUNDS: SseBounds = SseBounds { line_bytes_max: 1 << 20, frame_bytes_max: 4 << 20, response_bytes_max: 32 << 20 };
 
 /// An event that owns what it says: name, data, id.
 type Seen = (String, String, String);
 
-fn read<'b>(bounds: Bounds, pieces: impl IntoIterator<Item = &'b [u8]>) -> Result<Vec<Seen>, Overlong> {
+fn read<'b>(bounds: SseBounds, pieces: impl IntoIterator<Item = &'b [u8]>) -> Result<Vec<Seen>, Overlong> {
     let mut decoder = Decoder::new(bounds);
     let mut seen = Vec::new();
     for piece in pieces {
@@ -77,7 +77,7 @@ fn a_receiver_can_stop() {
 /// P15: a line, an event and an answer without an end are refused at their bounds, whatever pieces they come in.
 #[test]
 fn nothing_grows_without_a_bound() {
-    let bounds = Bounds { line_bytes_max: 10, frame_bytes_max: 20, response_bytes_max: 60 };
+    let bounds = SseBounds { line_bytes_max: 10, frame_bytes_max: 20, response_bytes_max: 60 };
     let refused = |bytes: &[u8]| {
         let whole = read(bounds, [bytes]).unwrap_err();
         assert_eq!(read(bounds, bytes.chunks(1)).unwrap_err(), whole);

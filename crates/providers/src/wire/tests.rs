@@ -7,8 +7,8 @@ use everturn_core::limits::Limits;
 use everturn_core::message::Stop;
 use futures_util::stream;
 
-use super::cuts::told;
 use super::*;
+use crate::tests::cuts::{self, told};
 
 mod errors;
 mod halves;
@@ -23,7 +23,7 @@ struct Words {
 const STRICT: Words = Words { lenient: false };
 
 impl Decode for Words {
-    fn event(&mut self, event: &Event<'_>, out: &mut Vec<Frame>) -> Result<(), ProviderError> {
+    fn event(&mut self, event: &SseEvent<'_>, out: &mut Vec<Frame>) -> Result<(), ProviderError> {
         match event.data {
             "stop" => out.push(Frame::Stop(Stop::End)),
             "twice" => out.extend([Frame::Stop(Stop::End), Frame::Ping, Frame::Stop(Stop::Length)]),
@@ -124,7 +124,7 @@ impl Drop for Held {
 }
 
 /// A body that says `words`, one piece each, and then nothing for ever; and whether it was dropped.
-fn hanging(words: &'static [&'static str]) -> (Body, Arc<AtomicBool>) {
+fn hanging(words: &'static [&'static str]) -> (ResponseBody, Arc<AtomicBool>) {
     let dropped = Arc::new(AtomicBool::new(false));
     let held = Held(Arc::clone(&dropped));
     let said = stream::iter(words).map(move |word| {
@@ -134,16 +134,16 @@ fn hanging(words: &'static [&'static str]) -> (Body, Arc<AtomicBool>) {
     (said.chain(stream::pending()).boxed(), dropped)
 }
 
-fn reading(words: &'static [&'static str]) -> (Frames, Arc<AtomicBool>) {
+fn reading(words: &'static [&'static str]) -> (FrameStream, Arc<AtomicBool>) {
     read_by(STRICT, words)
 }
 
-fn read_by(decode: Words, words: &'static [&'static str]) -> (Frames, Arc<AtomicBool>) {
+fn read_by(decode: Words, words: &'static [&'static str]) -> (FrameStream, Arc<AtomicBool>) {
     let ((body, dropped), limits) = (hanging(words), Limits::default());
-    (frames(body, Fold::new("test", Bounds::from(&limits), decode), limits.tail_max()), dropped)
+    (frames(body, Fold::new("test", SseBounds::from(&limits), decode), limits.tail_max()), dropped)
 }
 
-/// P29: whoever drops the frames closes the socket, and so does the stop, and so does an error.
+/// P29: dropping the frames closes the socket, and so does the stop, and so does an error.
 #[tokio::test]
 async fn the_body_is_let_go_of_at_once() {
     let (mut frames, dropped) = reading(&["a"]);

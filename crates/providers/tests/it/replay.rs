@@ -56,25 +56,25 @@ fn anthropic_holds() {
     replay("anthropic", "/anthropic/", fuzz::anthropic);
 }
 
-/// The same.
+/// Replays the corpus of this wire format.
 #[test]
 fn openai_responses_holds() {
     replay("openai_responses", "/openai_responses/", fuzz::openai_responses);
 }
 
-/// The same.
+/// Replays the corpus of this wire format.
 #[test]
 fn openai_chat_holds() {
     replay("openai_chat", "/openai_chat/", fuzz::openai_chat);
 }
 
-/// The same.
+/// Replays the corpus of this wire format.
 #[test]
 fn gemini_holds() {
     replay("gemini", "/gemini/", fuzz::gemini);
 }
 
-/// The same.
+/// Replays the corpus of this wire format.
 #[test]
 fn interactions_holds() {
     replay("interactions", "/gemini/interactions-", fuzz::interactions);

@@ -12,12 +12,12 @@ use allocation_counter::measure;
 use bytes::Bytes;
 use everturn_core::error::{ErrorKind, ProviderError};
 use everturn_core::limits::Limits;
-use everturn_providers::Frames;
+use everturn_providers::FrameStream;
 use everturn_providers::anthropic::Messages;
 use everturn_providers::gemini::{GenerateContent, Interaction};
 use everturn_providers::openai_chat::Completions;
-use everturn_providers::openai_responses::{Keeps, Responses};
-use everturn_providers::sse::Bounds;
+use everturn_providers::openai_responses::{ResponseRetention, Responses};
+use everturn_providers::sse::SseBounds;
 use everturn_providers::wire::{Decode, Fold, frames};
 use futures_util::{StreamExt as _, stream};
 
@@ -35,7 +35,7 @@ struct Read {
 }
 
 /// Reads an answer of `head`, then `piece` over and over for `times`, as the engine does: each delta is taken and dropped.
-fn read<D: Decode>(bounds: Bounds, head: &str, piece: &str, times: usize, decode: D) -> Read {
+fn read<D: Decode>(bounds: SseBounds, head: &str, piece: &str, times: usize, decode: D) -> Read {
     let again = PIECE_BYTES.div_ceil(piece.len()).min(times);
     let block = Bytes::from(piece.repeat(again));
     let body = stream::iter([Bytes::from(head.to_owned())]).chain(stream::repeat(block).take(times / again));
@@ -43,7 +43,7 @@ fn read<D: Decode>(bounds: Bounds, head: &str, piece: &str, times: usize, decode
 }
 
 /// Takes every frame of a stream on this thread, and counts.
-fn counted(open: impl FnOnce() -> Frames) -> Read {
+fn counted(open: impl FnOnce() -> FrameStream) -> Read {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let (mut deltas, mut end) = (0, Ok(()));
     let taken = measure(|| {
@@ -60,8 +60,8 @@ fn counted(open: impl FnOnce() -> Frames) -> Read {
     Read { deltas, end, peak: taken.bytes_max }
 }
 
-fn bounds() -> Bounds {
-    Bounds::from(&Limits::default())
+fn bounds() -> SseBounds {
+    SseBounds::from(&Limits::default())
 }
 
 /// Runs a check on every wire: with the beginning of an answer, a piece of its text, and a decoder.
@@ -69,7 +69,7 @@ macro_rules! every_wire {
     ($check:expr) => {{
         let check = $check;
         check.of("anthropic", &answers::ANTHROPIC, || Messages::new("anthropic"));
-        check.of("responses", &answers::RESPONSES, || Responses::new("openai", Keeps::Generation));
+        check.of("responses", &answers::RESPONSES, || Responses::new("openai", ResponseRetention::Generation));
         check.of("chat", &answers::CHAT, || Completions::new("openai"));
         check.of("gemini", &answers::GEMINI, || GenerateContent::new("google"));
         check.of("interactions", &answers::INTERACTIONS, || Interaction::new("google"));
@@ -127,7 +127,7 @@ struct Endless {
 
 impl Endless {
     fn of<D: Decode>(&self, name: &str, answer: &answers::Answer, decode: impl Fn() -> D) {
-        let endless = Bounds { response_bytes_max: usize::MAX, ..bounds() };
+        let endless = SseBounds { response_bytes_max: usize::MAX, ..bounds() };
         let Read { deltas, end, peak } = read(endless, answer.head, answer.piece, self.times, decode());
         assert_eq!(end.unwrap_err().kind, ErrorKind::Truncated, "{name}");
         assert!(deltas + PIECE_BYTES > self.times, "{name}: {deltas} deltas");
@@ -175,7 +175,7 @@ fn the_longest_input() {
     }));
 }
 
-/// P15: an event whose bytes are few and whose values are many is not taken apart; one with as many as it may have is.
+/// P15: an event with few bytes and too many values is not parsed; one at the limit is.
 #[test]
 fn values_weigh_more_than_their_bytes() {
     struct Values;

@@ -1,4 +1,4 @@
-//! The same over a socket, and for a reader that does not read.
+//! Memory over a socket, and with a reader that does not read.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -14,7 +14,7 @@ use everturn_providers::anthropic::{Anthropic, USUAL};
 use everturn_providers::catalogue::Catalogue;
 use everturn_providers::endpoint::Endpoint;
 use everturn_providers::http::Http;
-use everturn_providers::{Frame, Frames, Provider as _};
+use everturn_providers::{Frame, FrameStream, Provider as _};
 use futures_util::StreamExt as _;
 
 use super::{MIB, PEAK_MAX, PIECE_BYTES, answers};
@@ -43,7 +43,7 @@ fn server(piece: &'static str, stalled: tokio::sync::oneshot::Sender<()>) -> (St
 }
 
 fn flood(socket: &mut TcpStream, block: &[u8]) -> usize {
-    // Nobody reads for so long only if nobody reads.
+    // A write that blocks this long means that nothing is read at all.
     socket.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
     let mut written = 0;
     while written < 100 << 20 {
@@ -56,7 +56,7 @@ fn flood(socket: &mut TcpStream, block: &[u8]) -> usize {
     written
 }
 
-async fn ask(url: &str) -> Frames {
+async fn ask(url: &str) -> FrameStream {
     let set = |name: &str| match name {
         "ANTHROPIC_API_KEY" => Some("sk-ant-0123456789".to_owned()),
         "ANTHROPIC_BASE_URL" => Some(url.to_owned()),
@@ -110,7 +110,7 @@ fn an_endless_answer_over_a_socket() {
     }
 }
 
-/// Whoever does not read on is not read ahead for: the server has to wait.
+/// Without a reader there is no read-ahead: the server has to wait.
 #[test]
 fn a_reader_that_waits_makes_the_server_wait() {
     let (stalled, is_stalled) = tokio::sync::oneshot::channel();
@@ -124,6 +124,6 @@ fn a_reader_that_waits_makes_the_server_wait() {
         });
     });
     let written = served.join().unwrap() as u64;
-    assert!(written < 32 * MIB, "the server could write {written} bytes that nobody read");
+    assert!(written < 32 * MIB, "the server could write {written} bytes that were not read");
     assert!(counted.bytes_max <= PEAK_MAX / 6, "{} bytes at a time", counted.bytes_max);
 }

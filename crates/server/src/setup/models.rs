@@ -14,7 +14,7 @@ use everturn::core::prompt::{Target, WireFormat};
 use everturn::providers::anthropic::Anthropic;
 use everturn::providers::catalogue::{Catalogue, PriceCard};
 use everturn::providers::endpoint::{Auth, BadEndpoint, Endpoint};
-use everturn::providers::gemini::{Gemini, Kept};
+use everturn::providers::gemini::{Gemini, GoogleRetention};
 use everturn::providers::http::Http;
 use everturn::providers::openai::{OLLAMA, OPENROUTER};
 use everturn::providers::openai_chat::OpenAiChat;
@@ -131,8 +131,8 @@ pub fn connect_providers(
 }
 
 impl ProviderSetup {
-    fn is_kept(&self, provider: &str) -> Kept {
-        if self.kept.contains(provider) { Kept::Background } else { Kept::No }
+    fn is_kept(&self, provider: &str) -> GoogleRetention {
+        if self.kept.contains(provider) { GoogleRetention::Background } else { GoogleRetention::No }
     }
 
     fn gemini(&self, gemini: Gemini, name: &str, catalogue: &Catalogue) -> Gemini {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use everturn_props::Server;
+use everturn_props::PostgresServer;
 use everturn_stores::{Postgres, Sqlite, Store, postgres, sqlite};
 use tokio_postgres::NoTls;
 
@@ -25,14 +25,14 @@ pub fn sqlite_store(dir: &Path) -> Arc<dyn Store> {
 }
 
 /// Postgres as the store opens it.
-pub async fn postgres_store(server: &Server) -> Arc<dyn Store> {
+pub async fn postgres_store(server: &PostgresServer) -> Arc<dyn Store> {
     Arc::new(Postgres::open(&server.url("postgres"), postgres::PostgresOptions::default()).await.unwrap())
 }
 
 /// A database that rows are put into as directly as can be.
 pub enum Floor<'a> {
     Sqlite(&'a Path),
-    Postgres(&'a Server),
+    Postgres(&'a PostgresServer),
 }
 
 /// Rows to put in: how many, how many in a transaction, and how far apart transactions begin at least.
@@ -137,7 +137,7 @@ fn sqlite(dir: &Path, rows: Rows) -> Took {
     Took { seconds: started.elapsed().as_secs_f64(), cpu: (meter::cpu() - cpu).as_secs_f64(), delays }
 }
 
-async fn postgres(server: &Server, rows: Rows) -> Took {
+async fn postgres(server: &PostgresServer, rows: Rows) -> Took {
     let (client, connection) = tokio_postgres::connect(&server.url("postgres"), NoTls).await.unwrap();
     let connection = tokio::spawn(connection);
     let tables = "SET synchronous_commit = off; DROP TABLE IF EXISTS floor;

@@ -13,7 +13,7 @@ mod meter;
 use std::sync::Arc;
 use std::time::Duration;
 
-use everturn_props::Server;
+use everturn_props::PostgresServer;
 use everturn_stores::Store;
 use floor::{Floor, Rows};
 use load::{Drive, Load};
@@ -42,7 +42,7 @@ fn main() {
             measure(&out, "sqlite", store, &Floor::Sqlite(dir.path())).await;
         }
         if out.wants("postgres") {
-            match Server::start() {
+            match PostgresServer::start() {
                 Ok(server) => {
                     let store = floor::postgres_store(&server).await;
                     measure(&out, "postgres", store, &Floor::Postgres(&server)).await;

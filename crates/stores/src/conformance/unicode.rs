@@ -180,7 +180,14 @@ pub(crate) fn in_a_turn(odd: &str) -> Vec<Fact> {
             attempt: 3,
             newest: MessageId(u64::MAX),
         }),
-        Fact::Tried(StepAttempts { attempts: u32::MAX, model: 2, spent, unchained: true, blind: false, owed: true }),
+        Fact::Tried(StepAttempts {
+            attempts: u32::MAX,
+            model: 2,
+            spent,
+            without_chain: true,
+            without_media: false,
+            unbilled_attempt: true,
+        }),
         Fact::Compacts(Box::new(Compacting {
             began: Timestamp(-1),
             model: samples::model(odd),

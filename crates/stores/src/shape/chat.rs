@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use everturn_core::ids::{ChatId, InboxSeq, MessageId, ModelId, Seq, StepId, Timestamp, Version};
-use everturn_core::{chat, inherited, quarantine};
+use everturn_core::{chat, quarantine, takeover};
 use serde::{Deserialize, Serialize};
 
 use super::blob::{BlobId, Blobs, Bytes};
@@ -169,7 +169,7 @@ impl<'a> Chat<'a> {
             totals,
             taken,
             inherited,
-            unseen,
+            media_hidden_until: unseen,
             setup,
         } = chat;
         Self {
@@ -242,7 +242,7 @@ impl Shape for Chat<'_> {
             totals: self.totals.into(),
             taken: self.taken.into(),
             inherited: self.inherited.into(),
-            unseen: MessageId(self.unseen),
+            media_hidden_until: MessageId(self.unseen),
             setup: self.setup.map(Into::into),
         })
     }
@@ -260,16 +260,16 @@ impl From<Taken> for quarantine::TakeoverCount {
     }
 }
 
-impl From<inherited::DraftTakeovers> for Inherited {
-    fn from(inherited::DraftTakeovers { last, before }: inherited::DraftTakeovers) -> Self {
-        let pair = |inherited::TakeoverPoint { version, seq }| (version.0, seq.0);
+impl From<takeover::DraftTakeovers> for Inherited {
+    fn from(takeover::DraftTakeovers { last, before }: takeover::DraftTakeovers) -> Self {
+        let pair = |takeover::TakeoverPoint { version, seq }| (version.0, seq.0);
         Self { last: pair(last), before: pair(before) }
     }
 }
 
-impl From<Inherited> for inherited::DraftTakeovers {
+impl From<Inherited> for takeover::DraftTakeovers {
     fn from(Inherited { last, before }: Inherited) -> Self {
-        let found = |(version, seq)| inherited::TakeoverPoint { version: Version(version), seq: Seq(seq) };
+        let found = |(version, seq)| takeover::TakeoverPoint { version: Version(version), seq: Seq(seq) };
         Self { last: found(last), before: found(before) }
     }
 }

@@ -227,7 +227,16 @@ struct Spent {
 }
 
 impl From<chat::StepAttempts> for Tried {
-    fn from(chat::StepAttempts { attempts, model, spent, unchained, blind, owed }: chat::StepAttempts) -> Self {
+    fn from(
+        chat::StepAttempts {
+            attempts,
+            model,
+            spent,
+            without_chain: unchained,
+            without_media: blind,
+            unbilled_attempt: owed,
+        }: chat::StepAttempts,
+    ) -> Self {
         let retry::RetrySpent { tries, attempts: failed, once, time, cost } = spent;
         let spent = Spent { tries, attempts: failed, once, time_ns: Nanos(time), cost: cost.0 };
         Self { attempts, model, spent, unchained, blind, owed }
@@ -238,7 +247,7 @@ impl From<Tried> for chat::StepAttempts {
     fn from(Tried { attempts, model, spent, unchained, blind, owed }: Tried) -> Self {
         let Spent { tries, attempts: failed, once, time_ns, cost } = spent;
         let spent = retry::RetrySpent { tries, attempts: failed, once, time: time_ns.0, cost: Micros(cost) };
-        Self { attempts, model, spent, unchained, blind, owed }
+        Self { attempts, model, spent, without_chain: unchained, without_media: blind, unbilled_attempt: owed }
     }
 }
 

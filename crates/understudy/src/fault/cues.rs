@@ -5,48 +5,51 @@ use std::time::Duration;
 use everturn_core::delta::Delta;
 use everturn_core::error::{Cause, ErrorKind};
 
-use super::{At, Break, CHATTER, Ends, Trouble};
+use super::{Break, CHATTER, FaultKind, FaultPoint, StreamFault};
 use crate::cue::{Cue, Script, cut, fail, hang, ping, raw, refuse, reset, text};
-use crate::said::Said;
+use crate::said::SentAnswer;
 
 /// Longer than any request waits for headers that never come.
 const NEVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// What is played in place of an answer, if the trouble leaves none.
-pub(crate) fn instead(trouble: Trouble) -> Option<Script> {
+pub(crate) fn instead(trouble: FaultKind) -> Option<Script> {
     match trouble {
-        Trouble::Refuse { status, after } => {
+        FaultKind::Refuse { status, after } => {
             let refusal = refuse(status);
             Some(vec![after.map_or_else(|| refusal.clone(), |seconds| refusal.clone().retry_after(seconds))])
         }
-        Trouble::Silent => Some(vec![Cue::Slow(NEVER)]),
-        Trouble::Html => Some(vec![raw("<html>")]),
-        Trouble::Empty => Some(vec![cut()]),
-        Trouble::Redirect => Some(vec![refuse(307)]),
-        Trouble::Late(_) | Trouble::Ends { .. } | Trouble::Slow(_) | Trouble::Drip | Trouble::Odd | Trouble::HangUp => {
-            None
-        }
+        FaultKind::Silent => Some(vec![Cue::Slow(NEVER)]),
+        FaultKind::Html => Some(vec![raw("<html>")]),
+        FaultKind::Empty => Some(vec![cut()]),
+        FaultKind::Redirect => Some(vec![refuse(307)]),
+        FaultKind::Late(_)
+        | FaultKind::Ends { .. }
+        | FaultKind::Slow(_)
+        | FaultKind::Drip
+        | FaultKind::Odd
+        | FaultKind::HangUp => None,
     }
 }
 
 /// What becomes of a script under this trouble.
-pub(crate) fn befall(trouble: Trouble, script: Script) -> Script {
+pub(crate) fn befall(trouble: FaultKind, script: Script) -> Script {
     match trouble {
-        Trouble::Late(time) => [vec![Cue::Slow(time)], script].concat(),
-        Trouble::Slow(time) => single(script).flat_map(|cue| slowed(cue, time)).collect(),
-        Trouble::Drip => single(script).flat_map(dripped).collect(),
-        Trouble::Ends { how, at } => ended(script, how, at),
-        Trouble::Refuse { .. }
-        | Trouble::Silent
-        | Trouble::Html
-        | Trouble::Empty
-        | Trouble::Redirect
-        | Trouble::Odd
-        | Trouble::HangUp => script,
+        FaultKind::Late(time) => [vec![Cue::Slow(time)], script].concat(),
+        FaultKind::Slow(time) => single(script).flat_map(|cue| slowed(cue, time)).collect(),
+        FaultKind::Drip => single(script).flat_map(dripped).collect(),
+        FaultKind::Ends { how, at } => ended(script, how, at),
+        FaultKind::Refuse { .. }
+        | FaultKind::Silent
+        | FaultKind::Html
+        | FaultKind::Empty
+        | FaultKind::Redirect
+        | FaultKind::Odd
+        | FaultKind::HangUp => script,
     }
 }
 
-/// The same script with one delta per cue.
+/// This script with one delta per cue.
 fn single(script: Script) -> impl Iterator<Item = Cue> {
     script.into_iter().flat_map(|cue| match cue {
         Cue::Say(deltas) => deltas.into_iter().map(|delta| Cue::Say(vec![delta])).collect(),
@@ -68,8 +71,8 @@ fn dripped(cue: Cue) -> Vec<Cue> {
 }
 
 /// The script up to where the trouble begins, then the trouble.
-fn ended(script: Script, how: Ends, at: At) -> Script {
-    let (mut before, mut said) = (Vec::new(), Said::default());
+fn ended(script: Script, how: StreamFault, at: FaultPoint) -> Script {
+    let (mut before, mut said) = (Vec::new(), SentAnswer::default());
     let (mut events, mut bytes) = (0, 0);
     for cue in single(script) {
         let Cue::Say(deltas) = &cue else {
@@ -80,8 +83,8 @@ fn ended(script: Script, how: Ends, at: At) -> Script {
             said.push(delta);
             let len = spoken(delta).len() as u64;
             let piece = match at {
-                At::Event(event) if events >= event => Some(None),
-                At::Byte(byte) if bytes + len >= byte => Some(piece(delta, (byte - bytes) as usize)),
+                FaultPoint::Event(event) if events >= event => Some(None),
+                FaultPoint::Byte(byte) if bytes + len >= byte => Some(piece(delta, (byte - bytes) as usize)),
                 _ if at.is_in(&said, delta) => Some(Some(cue.clone())),
                 _ => None,
             };
@@ -118,7 +121,7 @@ fn piece(delta: &Delta, bytes: usize) -> Option<Cue> {
     Some(Cue::Say(vec![delta]))
 }
 
-impl Ends {
+impl StreamFault {
     fn cues(self) -> Vec<Cue> {
         match self {
             Self::Cut => vec![cut()],

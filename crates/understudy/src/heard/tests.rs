@@ -38,20 +38,20 @@ fn an_answer_to_go_on_with_is_heard_in_both_forms() {
 
 #[test]
 fn results_since_the_newest_words_are_heard() {
-    let told = |tool: &str, text: &str| Said::Result(Told { tool: tool.into(), text: text.into() });
-    let user = |text: &str| Said::User(text.into());
-    let all = vec![user("a"), told("x", "old"), user("b"), Said::Model("let me".into()), told("y", "new")];
+    let told = |tool: &str, text: &str| Utterance::Result(ToolAnswer { tool: tool.into(), text: text.into() });
+    let user = |text: &str| Utterance::User(text.into());
+    let all = vec![user("a"), told("x", "old"), user("b"), Utterance::Model("let me".into()), told("y", "new")];
     let heard = Heard::default().conversation(all);
     assert_eq!(heard.words, "b");
-    assert_eq!(heard.results, [Told { tool: "y".into(), text: "new".into() }]);
+    assert_eq!(heard.results, [ToolAnswer { tool: "y".into(), text: "new".into() }]);
     assert_eq!(heard.half_said, "");
 }
 
 #[test]
-fn what_we_tell_of_calls_is_not_what_a_person_said() {
-    let told = |rest: &str| Said::User(format!("(Cut off and taken back before it ran: note, look.){rest}"));
-    let user = |text: &str| Said::User(text.into());
-    let all = vec![user("a"), Said::Result(Told::default()), told("")];
+fn notes_on_retracted_calls_are_not_user_messages() {
+    let told = |rest: &str| Utterance::User(format!("(Cut off and taken back before it ran: note, look.){rest}"));
+    let user = |text: &str| Utterance::User(text.into());
+    let all = vec![user("a"), Utterance::Result(ToolAnswer::default()), told("")];
     let heard = Heard::default().conversation(all);
     assert_eq!((heard.words.as_str(), heard.results.len()), ("a", 1));
     assert_eq!(Heard::default().conversation(vec![user("a"), told("\nb")]).words, "b");

@@ -47,9 +47,9 @@ pub(crate) trait Encode: Send {
     fn error(&mut self, error: &ProviderError, out: &mut Vec<String>);
 }
 
-/// What an encoder must know before the first word.
+/// What an encoder must know before the first delta.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Opening {
+pub(crate) struct AnswerHeader {
     /// The model, as it was asked for.
     pub model: String,
     /// The name of the response.
@@ -58,7 +58,7 @@ pub(crate) struct Opening {
     pub report: UsageReport,
 }
 
-impl Opening {
+impl AnswerHeader {
     /// Looks ahead in the script: wires tell the id and the prompt's tokens first, scripts when they please.
     pub(crate) fn of(script: &Script, model: &str, id: String) -> Self {
         let mut opening = Self { model: model.into(), id, report: UsageReport::default() };
@@ -86,7 +86,7 @@ pub(crate) fn perform(script: Script, encoder: &mut dyn Encode) -> Vec<Act> {
     acts
 }
 
-/// The same for an answer that has begun. What is left of the script after a break is there too.
+/// The rest of an answer that has begun, including the script after a break.
 pub(crate) fn go_on(script: Script, encoder: &mut dyn Encode) -> Vec<Act> {
     let (mut acts, mut frames) = (Vec::new(), Vec::new());
     for cue in script {
@@ -148,7 +148,7 @@ fn broken(error: &ProviderError, encoder: &mut dyn Encode, frames: &mut Vec<Stri
     }
 }
 
-/// An event whose data is not what any wire sends.
+/// An event with data that no wire format sends.
 pub(crate) const MALFORMED: &str = "data: {\"type\": \"gibber\n\n";
 
 /// The HTTP status of an error that names none.

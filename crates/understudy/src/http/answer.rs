@@ -10,32 +10,36 @@ use hyper::header::{HeaderMap, HeaderValue};
 use hyper::{Request, Response};
 use serde_json::{Value, json};
 
-use super::act::{self, Act, Break, Opening, perform};
+use super::act::{self, Act, AnswerHeader, Break, perform};
 use super::background::{self, Generation};
-use super::dialect::{Dialect, Keeps};
+use super::connection::ConnectionHandle;
+use super::dialect::{BackgroundApi, Dialect};
 use super::fault::Says;
-use super::house::{House, Record};
-use super::line::Line;
-use super::log::{self, Logged, Scribe};
-use super::play::{self, Body, Seen};
-use super::route::{Route, Want, query};
+use super::log::{self, AnswerLog, Logged};
+use super::play::{self, HttpBody, Outgoing};
+use super::route::{Want, WireRoute, query};
+use super::state::{ServerState, StoredResponse};
 use super::whole;
-use super::wire::{self, Refusal};
+use super::wire::{self, WireRefusal};
 use crate::cue::{Cue, Script, script};
-use crate::fault::{Fault, Trouble};
+use crate::fault::{Fault, FaultKind};
 
 /// Answers one request, whatever it is.
-pub(super) async fn answer(house: Arc<House>, line: Line, request: Request<Incoming>) -> Response<Body> {
+pub(super) async fn answer(
+    state: Arc<ServerState>,
+    line: ConnectionHandle,
+    request: Request<Incoming>,
+) -> Response<HttpBody> {
     let (head, incoming) = request.into_parts();
     if head.uri.path() == log::PATH {
-        return account(&house, &head.headers);
+        return account(&state, &head.headers);
     }
-    let Some(route) = Route::of(&head.method, &head.uri, &head.headers) else {
+    let Some(route) = WireRoute::of(&head.method, &head.uri, &head.headers) else {
         let message = format!("Invalid URL ({} {})", head.method, head.uri.path());
         let body = json!({"error": {"message": message, "type": "invalid_request_error", "param": null, "code": null}});
         return respond(404, "application/json", play::whole(body.to_string()));
     };
-    let bytes = Limited::new(incoming, house.options.request_bytes_max).collect().await.map(|body| body.to_bytes());
+    let bytes = Limited::new(incoming, state.options.request_bytes_max).collect().await.map(|body| body.to_bytes());
     let body: Option<Value> = bytes.as_ref().ok().and_then(|bytes| serde_json::from_slice(bytes).ok());
     let logged = Logged {
         wire: route.wire,
@@ -45,22 +49,22 @@ pub(super) async fn answer(house: Arc<House>, line: Line, request: Request<Incom
         headers: log::headers(&head.headers),
         body: body.clone().unwrap_or_default(),
         refused: None,
-        said: log::Said::default(),
+        said: log::SentAnswer::default(),
     };
-    let number = house.log().push(logged, house.options.log_len_max);
-    let admitted = route.admit(&house.options.key, &head.uri, &head.headers);
-    let too_large = || Refusal::new(413, "Request exceeds the maximum size");
+    let number = state.log().push(logged, state.options.log_len_max);
+    let admitted = route.admit(&state.options.key, &head.uri, &head.headers);
+    let too_large = || WireRefusal::new(413, "Request exceeds the maximum size");
     let answered = match admitted.and_then(|()| bytes.map_err(|_| too_large())) {
         Err(refusal) => Err(refusal),
         Ok(_) => {
             let alt = query(&head.uri, "alt");
-            let scribe = house.scribe(number);
-            Asked { house: house.clone(), line, wire: route.wire, body, scribe }.fulfil(route.want, alt).await
+            let scribe = state.scribe(number);
+            Asked { state: state.clone(), line, wire: route.wire, body, scribe }.fulfil(route.want, alt).await
         }
     };
     answered.unwrap_or_else(|refusal| {
-        house.log().refused(number, refusal.status, &refusal.message);
-        refused(&house, route.wire, &refusal)
+        state.log().refused(number, refusal.status, &refusal.message);
+        refused(&state, route.wire, &refusal)
     })
 }
 
@@ -75,28 +79,27 @@ fn named(want: &Want, body: Option<&Value>) -> String {
 
 /// A request that was let in.
 struct Asked {
-    house: Arc<House>,
-    line: Line,
+    state: Arc<ServerState>,
+    line: ConnectionHandle,
     wire: WireFormat,
     body: Option<Value>,
-    scribe: Scribe,
+    scribe: AnswerLog,
 }
 
 impl Asked {
-    async fn fulfil(self, want: Want, alt: Option<String>) -> Result<Response<Body>, Refusal> {
+    async fn fulfil(self, want: Want, alt: Option<String>) -> Result<Response<HttpBody>, WireRefusal> {
         match want {
             Want::Models => Ok(json_response(&models(self.wire))),
             Want::Again { id, stream } => {
-                background::again(&self.house, self.line, (Keeps::of(self.wire), &id), stream)
+                background::again(&self.state, self.line, (BackgroundApi::of(self.wire), &id), stream)
             }
-            Want::Cancel { id } => {
-                background::cancel(&self.house, Keeps::of(self.wire), &id).map(|response| json_response(&response))
-            }
-            Want::NoEvent { id } => Err(Refusal::new(400, format!("Invalid last_event_id '{id}'."))),
+            Want::Cancel { id } => background::cancel(&self.state, BackgroundApi::of(self.wire), &id)
+                .map(|response| json_response(&response)),
+            Want::NoEvent { id } => Err(WireRefusal::new(400, format!("Invalid last_event_id '{id}'."))),
             Want::Interaction => self.answer(Dialect::Interactions, None, None).await,
             Want::Answer { model, streams } => {
                 if streams == Some(true) && alt.as_deref() != Some("sse") {
-                    return Err(Refusal::new(400, "the understudy streams this wire with alt=sse alone"));
+                    return Err(WireRefusal::new(400, "the understudy streams this wire with alt=sse alone"));
                 }
                 let dialect = Dialect::Usual(self.wire);
                 self.answer(dialect, model, streams).await
@@ -109,19 +112,20 @@ impl Asked {
         dialect: Dialect,
         model: Option<String>,
         streams: Option<bool>,
-    ) -> Result<Response<Body>, Refusal> {
+    ) -> Result<Response<HttpBody>, WireRefusal> {
         let Some(body @ Value::Object(fields)) = &self.body else { return Err(not_json(self.wire)) };
         let model = model.unwrap_or_else(|| body["model"].as_str().unwrap_or_default().into());
         let streams = streams.unwrap_or(body["stream"] == true);
-        dialect.check(fields, &model, &|id| self.house.chainable(id))?;
-        let faults = self.house.faults(&model).map_err(|unknown| Refusal::new(404, unknown.to_string()))?;
+        dialect.check(fields, &model, &|id| self.state.chainable(id))?;
+        let faults = self.state.faults(&model).map_err(|unknown| WireRefusal::new(404, unknown.to_string()))?;
         if let Some(response) = self.before(&faults).await? {
             return Ok(response);
         }
         let heard = dialect.hear(body, &model);
-        let script = self.house.understudy.script_for(&heard).ok_or_else(|| Refusal::new(404, "no script is left"))?;
+        let script =
+            self.state.understudy.script_for(&heard).ok_or_else(|| WireRefusal::new(404, "no script is left"))?;
         let script = self.enter(script).await?;
-        let opening = Opening::of(&script, &model, dialect.response_id(self.house.number()));
+        let opening = AnswerHeader::of(&script, &model, dialect.response_id(self.state.number()));
         let id = opening.id.clone();
         let says = says(dialect, &opening, body);
         let mut encoder = dialect.encoder(opening, body);
@@ -131,57 +135,61 @@ impl Asked {
         }
         if let Some(keeps) = dialect.keeps(body) {
             let generation =
-                Generation::start(&self.house, encoder, acts, (keeps, keeps.queued(&id, &model), self.scribe));
-            self.house.keep(&id, Record::Background(generation.clone()));
+                Generation::start(&self.state, encoder, acts, (keeps, keeps.queued(&id, &model), self.scribe));
+            self.state.keep(&id, StoredResponse::Background(generation.clone()));
             return match (streams, body["background"] == true) {
-                (true, _) => Ok(respond(200, EVENTS, background::attach(&self.house, generation, self.line, None))),
+                (true, _) => Ok(respond(200, EVENTS, background::attach(&self.state, generation, self.line, None))),
                 (false, true) => Ok(json_response(&generation.now())),
                 (false, false) => {
-                    let whole = generation.whole().await.ok_or_else(|| Refusal::new(500, "Internal server error"))?;
+                    let whole =
+                        generation.whole().await.ok_or_else(|| WireRefusal::new(500, "Internal server error"))?;
                     Ok(json_response(&whole))
                 }
             };
         }
         if !streams && dialect == Dialect::Interactions {
-            return Err(Refusal::new(400, "the understudy streams what it does not store"));
+            return Err(WireRefusal::new(400, "the understudy streams what it does not store"));
         }
         if !streams {
             return whole::answer(self.wire, acts).await.map(|whole| json_response(&whole));
         }
-        let witness = witness(&self.house, self.wire, &id, body["store"] != false, self.scribe);
-        let open = self.house.understudy.opened();
-        let hangs_up = faults.iter().any(|fault| fault.trouble == Trouble::HangUp);
+        let witness = witness(&self.state, self.wire, &id, body["store"] != false, self.scribe);
+        let open = self.state.understudy.opened();
+        let hangs_up = faults.iter().any(|fault| fault.trouble == FaultKind::HangUp);
         let end = if hangs_up { play::AtEnd::HangUp(self.line.clone()) } else { play::AtEnd::Stay };
         Ok(respond(200, EVENTS, play::acting(acts, self.line, (open, end), witness)))
     }
 
     /// What happens before there is an answer at all.
-    async fn before(&self, faults: &[Fault]) -> Result<Option<Response<Body>>, Refusal> {
+    async fn before(&self, faults: &[Fault]) -> Result<Option<Response<HttpBody>>, WireRefusal> {
         for fault in faults {
             match fault.trouble {
-                Trouble::Refuse { status, after } => {
-                    return Err(Refusal { retry_after: after, ..Refusal::new(status, wire::words(self.wire, status)) });
+                FaultKind::Refuse { status, after } => {
+                    return Err(WireRefusal {
+                        retry_after: after,
+                        ..WireRefusal::new(status, wire::words(self.wire, status))
+                    });
                 }
-                Trouble::Late(time) => tokio::time::sleep(time).await,
-                Trouble::Silent => std::future::pending().await,
-                Trouble::Html => {
+                FaultKind::Late(time) => tokio::time::sleep(time).await,
+                FaultKind::Silent => std::future::pending().await,
+                FaultKind::Html => {
                     let page = "<html><head><title>502 Bad Gateway</title></head><body>nginx</body></html>";
                     return Ok(Some(respond(200, "text/html", play::whole(page))));
                 }
-                Trouble::Empty => return Ok(Some(respond(200, EVENTS, play::whole("")))),
-                Trouble::Redirect => {
+                FaultKind::Empty => return Ok(Some(respond(200, EVENTS, play::whole("")))),
+                FaultKind::Redirect => {
                     let mut response = respond(307, "text/plain", play::whole(""));
                     response.headers_mut().insert("location", HeaderValue::from_static("http://127.0.0.1:9/elsewhere"));
                     return Ok(Some(response));
                 }
-                Trouble::Ends { .. } | Trouble::Slow(_) | Trouble::Drip | Trouble::Odd | Trouble::HangUp => {}
+                FaultKind::Ends { .. } | FaultKind::Slow(_) | FaultKind::Drip | FaultKind::Odd | FaultKind::HangUp => {}
             }
         }
         Ok(None)
     }
 
     /// The script after what it does before it begins: takes its time, refuses, or loses the connection.
-    async fn enter(&self, cues: Script) -> Result<Script, Refusal> {
+    async fn enter(&self, cues: Script) -> Result<Script, WireRefusal> {
         let mut cues = cues.into_iter().peekable();
         while let Some(Cue::Slow(time)) = cues.next_if(|cue| matches!(cue, Cue::Slow(_))) {
             tokio::time::sleep(time).await;
@@ -203,18 +211,18 @@ impl Asked {
 const EVENTS: &str = "text/event-stream; charset=utf-8";
 
 /// An error of a script as a refusal.
-fn refusal(wire: WireFormat, error: &ProviderError) -> Refusal {
+fn refusal(wire: WireFormat, error: &ProviderError) -> WireRefusal {
     let status = act::status(error);
     let words = if error.detail.is_empty() { wire::words(wire, status).into() } else { error.detail.clone() };
     let retry_after = match error.retry {
         Retry::After(time) => Some(time.as_secs()),
         Retry::Never | Retry::Once | Retry::Now | Retry::Backoff => None,
     };
-    Refusal { retry_after, ..wire::kinded(wire, error.kind, Refusal::new(status, words)) }
+    WireRefusal { retry_after, ..wire::kinded(wire, error.kind, WireRefusal::new(status, words)) }
 }
 
-fn not_json(wire: WireFormat) -> Refusal {
-    Refusal::new(
+fn not_json(wire: WireFormat) -> WireRefusal {
+    WireRefusal::new(
         400,
         match wire {
             WireFormat::Anthropic => "The request body is not valid JSON: expected value at line 1 column 1",
@@ -228,31 +236,37 @@ fn not_json(wire: WireFormat) -> Refusal {
 }
 
 /// Writes down what is said, and keeps a stored response once its last event is out.
-fn witness(house: &Arc<House>, wire: WireFormat, id: &str, is_stored: bool, scribe: Scribe) -> play::Witness {
+fn witness(
+    state: &Arc<ServerState>,
+    wire: WireFormat,
+    id: &str,
+    is_stored: bool,
+    scribe: AnswerLog,
+) -> play::OutgoingHook {
     let is_kept = wire == WireFormat::OpenAiResponses && is_stored;
-    let (house, id) = (house.clone(), id.to_string());
-    Box::new(move |seen: Seen<'_>| match seen {
-        Seen::Said(delta) => scribe.said(delta),
-        Seen::Event(frame) if is_kept => {
+    let (state, id) = (state.clone(), id.to_string());
+    Box::new(move |seen: Outgoing<'_>| match seen {
+        Outgoing::Said(delta) => scribe.said(delta),
+        Outgoing::Event(frame) if is_kept => {
             if let Some(response) = background::ended(frame) {
-                house.keep(&id, Record::Done(Arc::new(response)));
+                state.keep(&id, StoredResponse::Done(Arc::new(response)));
             }
         }
-        Seen::Event(_) => {}
+        Outgoing::Event(_) => {}
     })
 }
 
-/// What was asked and what was said, for whoever has the key.
-fn account(house: &House, headers: &HeaderMap) -> Response<Body> {
+/// The log of requests and answers, for clients with the key.
+fn account(state: &ServerState, headers: &HeaderMap) -> Response<HttpBody> {
     let key = headers.get("authorization").and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
-    if key != Some(house.options.key.as_str()) {
+    if key != Some(state.options.key.as_str()) {
         return respond(401, "application/json", play::whole(json!({"error": "the key is missing"}).to_string()));
     }
-    json_response(&house.log().account())
+    json_response(&state.log().account())
 }
 
 /// What a wire says for a sign of life and for an error.
-fn says(dialect: Dialect, opening: &Opening, body: &Value) -> Says {
+fn says(dialect: Dialect, opening: &AnswerHeader, body: &Value) -> Says {
     let mut encoder = dialect.encoder(opening.clone(), body);
     let (mut ping, mut error) = (Vec::new(), Vec::new());
     encoder.ping(&mut ping);
@@ -283,23 +297,23 @@ fn models(wire: WireFormat) -> Value {
     }
 }
 
-pub(super) fn json_response(body: &Value) -> Response<Body> {
+pub(super) fn json_response(body: &Value) -> Response<HttpBody> {
     respond(200, "application/json", play::whole(body.to_string()))
 }
 
-pub(super) fn events_response(body: Body) -> Response<Body> {
+pub(super) fn events_response(body: HttpBody) -> Response<HttpBody> {
     respond(200, EVENTS, body)
 }
 
-fn respond(status: u16, content_type: &'static str, body: Body) -> Response<Body> {
+fn respond(status: u16, content_type: &'static str, body: HttpBody) -> Response<HttpBody> {
     let mut response = Response::new(body);
     *response.status_mut() = hyper::StatusCode::from_u16(status).unwrap_or(hyper::StatusCode::INTERNAL_SERVER_ERROR);
     response.headers_mut().insert("content-type", HeaderValue::from_static(content_type));
     response
 }
 
-fn refused(house: &House, wire: WireFormat, refusal: &Refusal) -> Response<Body> {
-    let request_id = format!("req_understudy{:04}", house.number());
+fn refused(state: &ServerState, wire: WireFormat, refusal: &WireRefusal) -> Response<HttpBody> {
+    let request_id = format!("req_understudy{:04}", state.number());
     let body = wire::error_body(wire, refusal, &request_id).to_string();
     let mut response = respond(refusal.status, "application/json", play::whole(body));
     let headers = response.headers_mut();

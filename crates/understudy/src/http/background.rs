@@ -1,4 +1,4 @@
-//! Generations that go on when nobody listens, and can be found again.
+//! Background generations: they go on without a reader and can be re-attached.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -13,28 +13,28 @@ use tokio_util::sync::CancellationToken;
 
 use super::act::{Act, Encode, go_on};
 use super::answer::{events_response, json_response};
-use super::dialect::Keeps;
-use super::house::{House, Record};
-use super::line::Line;
-use super::log::Scribe;
-use super::play::{Body, broken};
-use super::wire::Refusal;
+use super::connection::ConnectionHandle;
+use super::dialect::BackgroundApi;
+use super::log::AnswerLog;
+use super::play::{HttpBody, broken};
+use super::state::{ServerState, StoredResponse};
+use super::wire::WireRefusal;
 
-/// One generation: everything it has said, and who makes it say more.
+/// One generation: everything it has said, and the task that continues it.
 pub(super) struct Generation {
-    keeps: Keeps,
+    keeps: BackgroundApi,
     /// The response before anything was said.
     queued: Value,
     script: Mutex<Script>,
     /// Writes down what is said.
-    scribe: Scribe,
+    scribe: AnswerLog,
     /// Counts changes.
     changed: watch::Sender<u64>,
     cancelled: CancellationToken,
 }
 
 struct Script {
-    keeps: Keeps,
+    keeps: BackgroundApi,
     encoder: Box<dyn Encode>,
     entries: Vec<Entry>,
     phase: Phase,
@@ -44,7 +44,7 @@ struct Script {
 enum Phase {
     /// More will come.
     Speaking,
-    /// The script is over, the answer is not: whoever comes back makes it go on with the next one.
+    /// The script is over, the answer is not: the next reader continues it with the next script.
     Silent,
     /// The answer is over.
     Done,
@@ -63,14 +63,14 @@ enum Entry {
 impl Generation {
     /// Begins to generate, by itself.
     pub(super) fn start(
-        house: &Arc<House>,
+        state: &Arc<ServerState>,
         encoder: Box<dyn Encode>,
         acts: Vec<Act>,
-        (keeps, queued, scribe): (Keeps, Value, Scribe),
+        (keeps, queued, scribe): (BackgroundApi, Value, AnswerLog),
     ) -> Arc<Self> {
         let script = Mutex::new(Script { keeps, encoder, entries: Vec::new(), phase: Phase::Speaking });
         let (changed, _) = watch::channel(0);
-        let generation = Arc::new(Self { keeps, queued, script, scribe, changed, cancelled: house.stop.child_token() });
+        let generation = Arc::new(Self { keeps, queued, script, scribe, changed, cancelled: state.stop.child_token() });
         tokio::spawn(generation.clone().generate(acts));
         generation
     }
@@ -114,12 +114,12 @@ impl Generation {
     }
 
     /// Goes on with the next script if this one is over too early.
-    fn wake(self: &Arc<Self>, house: &House) {
+    fn wake(self: &Arc<Self>, state: &ServerState) {
         let mut script = self.script();
         if script.phase != Phase::Silent {
             return;
         }
-        if let Some(next) = house.understudy.next_written() {
+        if let Some(next) = state.understudy.next_written() {
             script.phase = Phase::Speaking;
             let acts = go_on(next, script.encoder.as_mut());
             drop(script);
@@ -149,7 +149,7 @@ impl Generation {
         is_done.then(|| self.now()).filter(is_good)
     }
 
-    /// The same once it is over, however it ends; none if it only falls silent.
+    /// The whole response once it is over, however it ends; none if it only falls silent.
     pub(super) async fn whole(&self) -> Option<Value> {
         let mut changed = self.changed.subscribe();
         let phase = || self.script().phase;
@@ -189,23 +189,23 @@ pub(super) fn ended(frame: &Bytes) -> Option<Value> {
 /// A response again: as it stands, or as a stream from after a number.
 ///
 /// # Errors
-/// If nobody knows it, or it cannot be streamed again.
+/// If it is unknown, or it cannot be streamed again.
 pub(super) fn again(
-    house: &Arc<House>,
-    line: Line,
-    (keeps, id): (Keeps, &str),
+    state: &Arc<ServerState>,
+    line: ConnectionHandle,
+    (keeps, id): (BackgroundApi, &str),
     stream: Option<Option<u64>>,
-) -> Result<Response<Body>, Refusal> {
-    match (house.kept(id).ok_or_else(|| keeps.not_found(id))?, stream) {
-        (Record::Done(response), None) => Ok(json_response(&response)),
-        (Record::Done(_), Some(_)) => Err(Refusal::new(
+) -> Result<Response<HttpBody>, WireRefusal> {
+    match (state.kept(id).ok_or_else(|| keeps.not_found(id))?, stream) {
+        (StoredResponse::Done(response), None) => Ok(json_response(&response)),
+        (StoredResponse::Done(_), Some(_)) => Err(WireRefusal::new(
             400,
             "This response cannot be streamed: only responses created with background=true and stream=true can be.",
         )),
-        (Record::Background(generation), None) => Ok(json_response(&generation.now())),
-        (Record::Background(generation), Some(after)) => {
-            generation.wake(house);
-            Ok(events_response(attach(house, generation, line, after)))
+        (StoredResponse::Background(generation), None) => Ok(json_response(&generation.now())),
+        (StoredResponse::Background(generation), Some(after)) => {
+            generation.wake(state);
+            Ok(events_response(attach(state, generation, line, after)))
         }
     }
 }
@@ -213,11 +213,11 @@ pub(super) fn again(
 /// Ends a generation in the background.
 ///
 /// # Errors
-/// If nobody knows it, or it is not in the background.
-pub(super) fn cancel(house: &House, keeps: Keeps, id: &str) -> Result<Value, Refusal> {
-    match house.kept(id).ok_or_else(|| keeps.not_found(id))? {
-        Record::Done(_) => Err(Refusal::new(400, "Cannot cancel a synchronous response.")),
-        Record::Background(generation) => {
+/// If it is unknown, or it is not in the background.
+pub(super) fn cancel(state: &ServerState, keeps: BackgroundApi, id: &str) -> Result<Value, WireRefusal> {
+    match state.kept(id).ok_or_else(|| keeps.not_found(id))? {
+        StoredResponse::Done(_) => Err(WireRefusal::new(400, "Cannot cancel a synchronous response.")),
+        StoredResponse::Background(generation) => {
             generation.push(|script| {
                 if script.phase != Phase::Done {
                     script.phase = Phase::Cancelled;
@@ -240,19 +240,24 @@ enum Next {
 /// A listener's place in a generation.
 struct Listener {
     generation: Arc<Generation>,
-    line: Line,
+    line: ConnectionHandle,
     at: usize,
     after: Option<u64>,
     /// What this listener alone goes through.
     own: std::collections::VecDeque<Act>,
     changed: watch::Receiver<u64>,
-    _open: crate::play::Open,
+    _open: crate::play::OpenStream,
 }
 
 /// A stream of everything after a number, to the end. Dropping it ends nothing.
-pub(super) fn attach(house: &House, generation: Arc<Generation>, line: Line, after: Option<u64>) -> Body {
+pub(super) fn attach(
+    state: &ServerState,
+    generation: Arc<Generation>,
+    line: ConnectionHandle,
+    after: Option<u64>,
+) -> HttpBody {
     let changed = generation.changed.subscribe();
-    let open = house.understudy.opened();
+    let open = state.understudy.opened();
     let listener = Listener { generation, line, at: 0, after, own: Default::default(), changed, _open: open };
     let frames = stream::unfold(listener, |mut listener| async move {
         let sent = listener.next().await?;
@@ -289,7 +294,7 @@ impl Listener {
     fn look(&mut self) -> Next {
         self.changed.mark_unchanged(); // Before the look: what changes in between wakes us again.
         let mut script = self.generation.script();
-        // Whoever comes back after a number has been through everything before it, and through the break behind it.
+        // A reader that resumes after a number has seen everything before it, and the break behind it.
         let seen = script.entries.iter().rposition(
             |entry| matches!((entry, self.after), (Entry::Event(number, _), Some(after)) if *number <= after),
         );

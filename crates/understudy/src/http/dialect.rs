@@ -3,8 +3,8 @@
 use everturn_core::prompt::WireFormat;
 use serde_json::{Map, Value};
 
-use super::act::{Encode, Opening};
-use super::wire::{self, Checked, Kept, Refusal, interactions, responses};
+use super::act::{AnswerHeader, Encode};
+use super::wire::{self, Checked, EarlierResponse, WireRefusal, interactions, responses};
 use crate::heard::Heard;
 
 /// A protocol of a wire.
@@ -16,7 +16,12 @@ pub(super) enum Dialect {
 
 impl Dialect {
     /// Refuses what the provider would refuse. `kept` looks a stored response up.
-    pub(super) fn check(self, body: &Map<String, Value>, model: &str, kept: &dyn Fn(&str) -> Option<Kept>) -> Checked {
+    pub(super) fn check(
+        self,
+        body: &Map<String, Value>,
+        model: &str,
+        kept: &dyn Fn(&str) -> Option<EarlierResponse>,
+    ) -> Checked {
         match self {
             Self::Usual(wire) => wire::check(wire, body, model, kept),
             Self::Interactions => interactions::check::check(body, &|id| kept(id).is_some()),
@@ -35,10 +40,10 @@ impl Dialect {
     }
 
     /// The encoder for the answer to this request.
-    pub(super) fn encoder(self, opening: Opening, body: &Value) -> Box<dyn Encode> {
+    pub(super) fn encoder(self, opening: AnswerHeader, body: &Value) -> Box<dyn Encode> {
         match self {
             Self::Usual(wire) => wire::encoder(wire, opening, body),
-            Self::Interactions => Box::new(interactions::encode::Encoder::new(opening)),
+            Self::Interactions => Box::new(interactions::encode::InteractionsEncoder::new(opening)),
         }
     }
 
@@ -51,23 +56,23 @@ impl Dialect {
     }
 
     /// How an answer to this request goes on without a listener, if it does.
-    pub(super) fn keeps(self, body: &Value) -> Option<Keeps> {
+    pub(super) fn keeps(self, body: &Value) -> Option<BackgroundApi> {
         match self {
-            Self::Usual(WireFormat::OpenAiResponses) if body["background"] == true => Some(Keeps::Responses),
-            Self::Interactions if body["store"] != false => Some(Keeps::Interactions),
+            Self::Usual(WireFormat::OpenAiResponses) if body["background"] == true => Some(BackgroundApi::Responses),
+            Self::Interactions if body["store"] != false => Some(BackgroundApi::Interactions),
             Self::Usual(_) | Self::Interactions => None,
         }
     }
 }
 
-/// Who keeps a generation, which decides how it is read.
+/// The API that keeps a generation, which decides how it is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Keeps {
+pub(super) enum BackgroundApi {
     Responses,
     Interactions,
 }
 
-impl Keeps {
+impl BackgroundApi {
     /// Those that a wire has.
     pub(super) fn of(wire: WireFormat) -> Self {
         if wire == WireFormat::Gemini { Self::Interactions } else { Self::Responses }
@@ -111,10 +116,10 @@ impl Keeps {
         }
     }
 
-    pub(super) fn not_found(self, id: &str) -> Refusal {
+    pub(super) fn not_found(self, id: &str) -> WireRefusal {
         match self {
             Self::Responses => {
-                Refusal::new(404, format!("Response with id '{id}' not found.")).coded("response_not_found")
+                WireRefusal::new(404, format!("Response with id '{id}' not found.")).coded("response_not_found")
             }
             Self::Interactions => interactions::not_found(id),
         }

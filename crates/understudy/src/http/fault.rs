@@ -7,10 +7,10 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::act::{Act, MALFORMED};
-use crate::fault::{At, CHATTER, Ends, Trouble};
-use crate::said::Said;
+use crate::fault::{CHATTER, FaultKind, FaultPoint, StreamFault};
+use crate::said::SentAnswer;
 
-impl Trouble {
+impl FaultKind {
     /// What becomes of a response under this trouble. `says` gives the events of the wire for a sign of life and for an
     /// error.
     pub(super) fn befall(&self, acts: Vec<Act>, says: &Says) -> Vec<Act> {
@@ -54,9 +54,9 @@ fn dripped(act: Act) -> Vec<Act> {
 }
 
 /// What went on elsewhere is still there after it: a generation in the background does not notice.
-fn end(acts: Vec<Act>, how: Ends, at: At, says: &Says) -> Vec<Act> {
+fn end(acts: Vec<Act>, how: StreamFault, at: FaultPoint, says: &Says) -> Vec<Act> {
     let (mut ended, mut happened, mut events, mut bytes) = (Vec::new(), false, 0, 0);
-    let mut said = Said::default();
+    let mut said = SentAnswer::default();
     for act in acts {
         if let (Act::Said(delta), false) = (&act, happened) {
             said.push(delta);
@@ -69,9 +69,9 @@ fn end(acts: Vec<Act>, how: Ends, at: At, says: &Says) -> Vec<Act> {
         }
         if let (Act::Frame(frame), false) = (&act, happened) {
             let reached = match at {
-                At::Event(event) => (events >= event).then_some(0),
-                At::Byte(byte) => (bytes + frame.len() as u64 >= byte).then(|| (byte - bytes) as usize),
-                At::Word(_) | At::Thought(_) | At::Input(_) => None,
+                FaultPoint::Event(event) => (events >= event).then_some(0),
+                FaultPoint::Byte(byte) => (bytes + frame.len() as u64 >= byte).then(|| (byte - bytes) as usize),
+                FaultPoint::Word(_) | FaultPoint::Thought(_) | FaultPoint::Input(_) => None,
             };
             if let Some(left) = reached {
                 let piece = (left > 0).then(|| Act::Frame(frame.slice(..left)));
@@ -86,7 +86,7 @@ fn end(acts: Vec<Act>, how: Ends, at: At, says: &Says) -> Vec<Act> {
     ended
 }
 
-impl Ends {
+impl StreamFault {
     fn acts(self, says: &Says) -> Vec<Act> {
         match self {
             Self::Cut => vec![Act::End],
@@ -111,7 +111,7 @@ impl Ends {
     }
 }
 
-/// The same again and again, 100 MiB of it, in pieces of 64 KiB that share their bytes.
+/// An endless repetition: 100 MiB in pieces of 64 KiB that share their bytes.
 fn endless(begin: &'static [u8], what: &[u8]) -> Vec<Act> {
     const PIECE: usize = 64 << 10;
     const PIECES: usize = (100 << 20) / PIECE;

@@ -8,7 +8,7 @@ use everturn_core::prompt::WireFormat;
 use hyper::header::HeaderMap;
 use serde_json::{Value, json};
 
-pub use crate::said::Said;
+pub use crate::said::SentAnswer;
 
 /// Where the log can be read over HTTP, with the key as a bearer token.
 pub(super) const PATH: &str = "/understudy/requests";
@@ -31,18 +31,18 @@ pub struct Logged {
     /// The status it was refused with and why; none if it was answered.
     pub refused: Option<(u16, String)>,
     /// What went out in answer to it, whether or not it arrived.
-    pub said: Said,
+    pub said: SentAnswer,
 }
 
 /// Writes down what is said in answer to one request.
 #[derive(Clone)]
-pub(super) struct Scribe {
-    log: Arc<Mutex<Log>>,
+pub(super) struct AnswerLog {
+    log: Arc<Mutex<RequestLog>>,
     number: usize,
 }
 
-impl Scribe {
-    pub(super) const fn new(log: Arc<Mutex<Log>>, number: usize) -> Self {
+impl AnswerLog {
+    pub(super) const fn new(log: Arc<Mutex<RequestLog>>, number: usize) -> Self {
         Self { log, number }
     }
 
@@ -79,13 +79,13 @@ pub(super) fn headers(headers: &HeaderMap) -> Vec<(String, String)> {
 
 /// The last requests.
 #[derive(Debug, Default)]
-pub(super) struct Log {
+pub(super) struct RequestLog {
     entries: VecDeque<Logged>,
     /// How many were dropped from the front.
     dropped: usize,
 }
 
-impl Log {
+impl RequestLog {
     /// Adds a request and gives back its number.
     pub(super) fn push(&mut self, entry: Logged, len_max: usize) -> usize {
         self.entries.push_back(entry);

@@ -12,36 +12,36 @@ use http_body_util::{BodyExt as _, Full, StreamBody};
 use hyper::body::Frame;
 
 use super::act::{Act, Break};
-use super::line::Line;
-use crate::play::Open;
+use super::connection::ConnectionHandle;
+use crate::play::OpenStream;
 
 /// The body of a response.
-pub(super) type Body = UnsyncBoxBody<Bytes, io::Error>;
+pub(super) type HttpBody = UnsyncBoxBody<Bytes, io::Error>;
 
 /// How long what was written has to get out before the connection breaks.
 const GRACE: Duration = Duration::from_millis(2);
 
 /// A body that is there already.
-pub(super) fn whole(bytes: impl Into<Bytes>) -> Body {
+pub(super) fn whole(bytes: impl Into<Bytes>) -> HttpBody {
     Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
 }
 
 /// What goes out.
-pub(super) enum Seen<'a> {
+pub(super) enum Outgoing<'a> {
     /// An event, or a piece of one.
     Event(&'a Bytes),
     /// What was said with the events before.
     Said(&'a Delta),
 }
 
-/// Who is told of everything that goes out.
-pub(super) type Witness = Box<dyn FnMut(Seen<'_>) + Send>;
+/// A callback for everything that is sent.
+pub(super) type OutgoingHook = Box<dyn FnMut(Outgoing<'_>) + Send>;
 
 /// What becomes of the connection when an answer is over.
 pub(super) enum AtEnd {
     Stay,
     /// It is closed, without a word, once what was written is out.
-    HangUp(Line),
+    HangUp(ConnectionHandle),
 }
 
 impl Drop for AtEnd {
@@ -56,17 +56,22 @@ impl Drop for AtEnd {
     }
 }
 
-/// A body that acts. Whoever drops it ends the performance.
-pub(super) fn acting(acts: Vec<Act>, line: Line, open: (Open, AtEnd), witness: Witness) -> Body {
+/// A body that plays acts. Dropping it ends them.
+pub(super) fn acting(
+    acts: Vec<Act>,
+    line: ConnectionHandle,
+    open: (OpenStream, AtEnd),
+    witness: OutgoingHook,
+) -> HttpBody {
     let state = (VecDeque::from(acts), line, open, witness);
     let frames = stream::unfold(state, |(mut acts, line, open, mut witness)| async move {
         loop {
             match acts.pop_front()? {
                 Act::Frame(bytes) => {
-                    witness(Seen::Event(&bytes));
+                    witness(Outgoing::Event(&bytes));
                     return Some((Ok(Frame::data(bytes)), (acts, line, open, witness)));
                 }
-                Act::Said(delta) => witness(Seen::Said(&delta)),
+                Act::Said(delta) => witness(Outgoing::Said(&delta)),
                 Act::Wait(time) => tokio::time::sleep(time).await,
                 Act::Once(inner) => inner.into_iter().rev().for_each(|act| acts.push_front(act)),
                 Act::End => return None,
@@ -83,7 +88,7 @@ pub(super) fn acting(acts: Vec<Act>, line: Line, open: (Open, AtEnd), witness: W
 }
 
 /// Breaks the connection once everything before is out. What it gives back ends a body in the middle.
-pub(super) async fn broken(how: Break, line: &Line) -> io::Error {
+pub(super) async fn broken(how: Break, line: &ConnectionHandle) -> io::Error {
     // A body that is not ready is flushed. A sleep alone may be over before anybody has looked.
     tokio::task::yield_now().await;
     tokio::time::sleep(GRACE).await;

@@ -4,11 +4,11 @@ use everturn_core::prompt::WireFormat;
 use hyper::header::HeaderMap;
 use hyper::{Method, Uri};
 
-use super::wire::{Refusal, interactions};
+use super::wire::{WireRefusal, interactions};
 
 /// What is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Route {
+pub(super) struct WireRoute {
     pub wire: WireFormat,
     pub want: Want,
 }
@@ -29,7 +29,7 @@ pub(super) enum Want {
     Models,
 }
 
-impl Route {
+impl WireRoute {
     /// The route of a request, if there is one.
     pub(super) fn of(method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<Self> {
         let path = decoded(uri.path());
@@ -63,35 +63,36 @@ impl Route {
     ///
     /// # Errors
     /// What the provider says if it does not.
-    pub(super) fn admit(&self, key: &str, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
+    pub(super) fn admit(&self, key: &str, uri: &Uri, headers: &HeaderMap) -> Result<(), WireRefusal> {
         let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let bearer = header("authorization").and_then(|value| value.strip_prefix("Bearer "));
         match self.wire {
             WireFormat::Anthropic => match header("x-api-key").or(bearer) {
                 Some(own) if own == key => version(headers),
-                Some(_) => Err(Refusal::new(401, "invalid x-api-key")),
-                None => Err(Refusal::new(401, "x-api-key header is required")),
+                Some(_) => Err(WireRefusal::new(401, "invalid x-api-key")),
+                None => Err(WireRefusal::new(401, "x-api-key header is required")),
             },
             WireFormat::OpenAiResponses | WireFormat::OpenAiChat => match bearer {
                 Some(own) if own == key => Ok(()),
-                Some(own) => Err(Refusal::new(401, format!("Incorrect API key provided: {}.", masked(own)))),
-                None => Err(Refusal::new(
+                Some(own) => Err(WireRefusal::new(401, format!("Incorrect API key provided: {}.", masked(own)))),
+                None => Err(WireRefusal::new(
                     401,
                     "You didn't provide an API key. You need to provide your API key in an Authorization header using \
                      Bearer auth (i.e. Authorization: Bearer YOUR_KEY).",
                 )),
             },
-            WireFormat::Gemini => match header("x-goog-api-key").map(Into::into).or_else(|| query(uri, "key")) {
-                Some(own) if own == key => Ok(()),
-                Some(_) => {
-                    Err(Refusal::new(400, "API key not valid. Please pass a valid API key.").coded("API_KEY_INVALID"))
-                }
-                None => Err(Refusal::new(
-                    403,
-                    "Method doesn't allow unregistered callers (callers without established identity). Please use API \
+            WireFormat::Gemini => {
+                match header("x-goog-api-key").map(Into::into).or_else(|| query(uri, "key")) {
+                    Some(own) if own == key => Ok(()),
+                    Some(_) => Err(WireRefusal::new(400, "API key not valid. Please pass a valid API key.")
+                        .coded("API_KEY_INVALID")),
+                    None => Err(WireRefusal::new(
+                        403,
+                        "Method doesn't allow unregistered callers (callers without established identity). Please use API \
                      Key or other form of API consumer identity to call this API.",
-                )),
-            },
+                    )),
+                }
+            }
         }
     }
 }
@@ -100,14 +101,14 @@ fn is_anthropic(headers: &HeaderMap) -> bool {
     headers.contains_key("anthropic-version") || headers.contains_key("x-api-key")
 }
 
-fn version(headers: &HeaderMap) -> Result<(), Refusal> {
+fn version(headers: &HeaderMap) -> Result<(), WireRefusal> {
     match headers.get("anthropic-version").map(|value| value.as_bytes()) {
         Some(date) if date.len() == 10 && date.iter().all(|byte| byte.is_ascii_digit() || *byte == b'-') => Ok(()),
         Some(other) => {
             let other = String::from_utf8_lossy(other);
-            Err(Refusal::new(400, format!("anthropic-version: \"{other}\" is not a valid version")))
+            Err(WireRefusal::new(400, format!("anthropic-version: \"{other}\" is not a valid version")))
         }
-        None => Err(Refusal::new(400, "anthropic-version: header is required")),
+        None => Err(WireRefusal::new(400, "anthropic-version: header is required")),
     }
 }
 
@@ -147,7 +148,7 @@ pub(super) fn query(uri: &Uri, name: &str) -> Option<String> {
     pairs.into_iter().find(|(own, _)| *own == name).map(|(_, value)| decoded(value))
 }
 
-/// Text whose `%xx` are bytes again.
+/// Decodes `%xx` in a text.
 fn decoded(text: &str) -> String {
     let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
     while let Some((first, after)) = rest.split_first() {

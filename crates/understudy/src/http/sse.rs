@@ -12,7 +12,7 @@ pub(super) fn plain(data: &Value) -> String {
     format!("data: {data}\n\n")
 }
 
-/// An event without a name whose lines end as Google ends them.
+/// An event without a name, with line ends as Google sends them.
 pub(super) fn crlf(data: &Value) -> String {
     format!("data: {data}\r\n\r\n")
 }

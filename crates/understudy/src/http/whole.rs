@@ -1,16 +1,16 @@
-//! An answer in one piece, for those who do not stream: its own events, folded.
+//! An answer in one piece, for requests without streaming: its own events, folded.
 
 use everturn_core::prompt::WireFormat;
 use serde_json::{Value, json};
 
 use super::act::Act;
-use super::wire::Refusal;
+use super::wire::WireRefusal;
 
 /// The whole answer of these acts.
 ///
 /// # Errors
 /// If the answer breaks before its end: then there is nothing to tell but that.
-pub(super) async fn answer(wire: WireFormat, acts: Vec<Act>) -> Result<Value, Refusal> {
+pub(super) async fn answer(wire: WireFormat, acts: Vec<Act>) -> Result<Value, WireRefusal> {
     let mut events = Vec::new();
     for act in acts {
         match act {
@@ -19,7 +19,7 @@ pub(super) async fn answer(wire: WireFormat, acts: Vec<Act>) -> Result<Value, Re
             Act::Wait(time) => tokio::time::sleep(time).await,
             Act::Hang => std::future::pending().await,
             Act::End => break,
-            Act::Break(_) | Act::Once(_) => return Err(Refusal::new(500, "Internal server error")),
+            Act::Break(_) | Act::Once(_) => return Err(WireRefusal::new(500, "Internal server error")),
         }
     }
     let whole = match wire {
@@ -28,7 +28,7 @@ pub(super) async fn answer(wire: WireFormat, acts: Vec<Act>) -> Result<Value, Re
         WireFormat::OpenAiChat => chat(&events),
         WireFormat::Gemini => gemini(&events),
     };
-    whole.ok_or_else(|| Refusal::new(500, "Internal server error"))
+    whole.ok_or_else(|| WireRefusal::new(500, "Internal server error"))
 }
 
 fn data(bytes: &[u8]) -> Option<Value> {

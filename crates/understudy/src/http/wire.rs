@@ -16,7 +16,7 @@ use everturn_core::message::Stop;
 use everturn_core::prompt::WireFormat;
 use serde_json::{Map, Value};
 
-use super::act::{Encode, Opening};
+use super::act::{AnswerHeader, Encode};
 use crate::heard::Heard;
 
 /// When every response was made, in Unix seconds: the stand-in has no clock.
@@ -24,7 +24,7 @@ pub(super) const CREATED: u64 = 1_767_225_600;
 
 /// A request the provider does not answer.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(super) struct Refusal {
+pub(super) struct WireRefusal {
     pub status: u16,
     pub message: String,
     /// The provider's name for the kind of error, where the status alone does not give it.
@@ -35,33 +35,33 @@ pub(super) struct Refusal {
     pub retry_after: Option<u64>,
 }
 
-impl Refusal {
+impl WireRefusal {
     pub(super) fn new(status: u16, message: impl Into<String>) -> Self {
         Self { status, message: message.into(), ..Self::default() }
     }
 
-    /// The same, about one parameter.
+    /// This refusal, about one parameter.
     pub(super) fn about(self, param: impl Into<String>) -> Self {
         Self { param: Some(param.into()), ..self }
     }
 
-    /// The same, with a code.
+    /// This refusal, with a code.
     pub(super) fn coded(self, code: &'static str) -> Self {
         Self { code: Some(code), ..self }
     }
 }
 
 /// What checks give back.
-pub(super) type Checked = Result<(), Refusal>;
+pub(super) type Checked = Result<(), WireRefusal>;
 
 /// A request is refused with this message, as a bad one.
 pub(super) fn refuse(message: impl Into<String>) -> Checked {
-    Err(Refusal::new(400, message))
+    Err(WireRefusal::new(400, message))
 }
 
 /// What a provider remembers of its own answers, for checks that need it.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Kept {
+pub(super) struct EarlierResponse {
     /// The calls of a response that can be built upon.
     pub calls: Vec<String>,
 }
@@ -71,7 +71,7 @@ pub(super) fn check(
     wire: WireFormat,
     body: &Map<String, Value>,
     model: &str,
-    kept: &dyn Fn(&str) -> Option<Kept>,
+    kept: &dyn Fn(&str) -> Option<EarlierResponse>,
 ) -> Checked {
     match wire {
         WireFormat::Anthropic => anthropic::check::check(body),
@@ -93,28 +93,28 @@ pub(super) fn hear(wire: WireFormat, body: &Value, model: &str) -> Heard {
 }
 
 /// The encoder for the answer to this request.
-pub(super) fn encoder(wire: WireFormat, opening: Opening, body: &Value) -> Box<dyn Encode> {
+pub(super) fn encoder(wire: WireFormat, opening: AnswerHeader, body: &Value) -> Box<dyn Encode> {
     match wire {
-        WireFormat::Anthropic => Box::new(anthropic::encode::Encoder::new(opening)),
+        WireFormat::Anthropic => Box::new(anthropic::encode::AnthropicEncoder::new(opening)),
         WireFormat::OpenAiResponses => {
             let echoed =
                 ["background", "store", "previous_response_id", "instructions", "tools", "tool_choice", "metadata"];
             let echo = echoed.iter().filter_map(|key| Some(((*key).to_string(), body.get(*key)?.clone()))).collect();
             let included = body["include"].as_array().into_iter().flatten();
             let shows_sealed = included.into_iter().any(|what| what == "reasoning.encrypted_content");
-            Box::new(responses::encode::Encoder::new(opening, echo, shows_sealed))
+            Box::new(responses::encode::ResponsesEncoder::new(opening, echo, shows_sealed))
         }
         WireFormat::OpenAiChat => {
-            // Whoever does not stream is always told.
+            // Requests without streaming always get the usage.
             let tells_usage = body["stream_options"]["include_usage"] == true || body["stream"] != true;
-            Box::new(chat::encode::Encoder::new(opening, tells_usage))
+            Box::new(chat::encode::ChatEncoder::new(opening, tells_usage))
         }
-        WireFormat::Gemini => Box::new(gemini::encode::Encoder::new(opening)),
+        WireFormat::Gemini => Box::new(gemini::encode::GeminiEncoder::new(opening)),
     }
 }
 
 /// The body of an error, in the provider's shape.
-pub(super) fn error_body(wire: WireFormat, refusal: &Refusal, request_id: &str) -> Value {
+pub(super) fn error_body(wire: WireFormat, refusal: &WireRefusal, request_id: &str) -> Value {
     match wire {
         WireFormat::Anthropic => anthropic::refusal::body(refusal, request_id),
         WireFormat::OpenAiResponses | WireFormat::OpenAiChat => openai::body(refusal),
@@ -132,14 +132,14 @@ pub(super) fn words(wire: WireFormat, status: u16) -> &'static str {
 }
 
 /// The refusal as this wire tells of a kind of trouble that its status does not show.
-pub(super) fn kinded(wire: WireFormat, kind: ErrorKind, refusal: Refusal) -> Refusal {
+pub(super) fn kinded(wire: WireFormat, kind: ErrorKind, refusal: WireRefusal) -> WireRefusal {
     let is_openai = matches!(wire, WireFormat::OpenAiResponses | WireFormat::OpenAiChat);
     match kind {
         ErrorKind::UsageLimit if is_openai => {
-            Refusal { kind: Some("insufficient_quota"), ..refusal.coded("insufficient_quota") }
+            WireRefusal { kind: Some("insufficient_quota"), ..refusal.coded("insufficient_quota") }
         }
-        ErrorKind::ContextFull if is_openai => Refusal { status: 400, ..refusal.coded("context_length_exceeded") },
-        ErrorKind::ContextFull => Refusal {
+        ErrorKind::ContextFull if is_openai => WireRefusal { status: 400, ..refusal.coded("context_length_exceeded") },
+        ErrorKind::ContextFull => WireRefusal {
             status: 400,
             message: match wire {
                 WireFormat::Anthropic => "prompt is too long: 200001 tokens > 200000 maximum".into(),

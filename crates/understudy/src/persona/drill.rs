@@ -1,9 +1,9 @@
 //! An answer made to order, in which everything can be counted.
 //!
-//! Whoever wants to prove that nothing is lost needs answers with everything in them: thoughts, words, calls beside each
-//! other, words after their results. The prompt says what to say, in any sentence: `r1..r20` are thoughts, `t1..t80`
-//! words, `note:7` is a call of the tool `note` with the number 7. Words that come after the calls are said when these
-//! have results.
+//! A test that nothing is lost needs answers with everything in them: thoughts, words, calls beside each
+//! other, words after their results. The prompt says what to say, in any sentence: `r1..r20` are thoughts,
+//! `t1..t80` words, `note:7` is a call of the tool `note` with the number 7. Words that come after the calls
+//! are said when these have results.
 
 use everturn_core::message::Stop;
 use serde_json::json;
@@ -89,7 +89,7 @@ fn spoken(thoughts: &str, said: &str, heard: &Heard, manner: Manner) -> Vec<Cue>
     cues
 }
 
-/// A call, whose input takes as long as a word.
+/// A call with input that takes as long as a word.
 fn called(tool: &str, number: u64, manner: Manner) -> Vec<Cue> {
     let Cue::Say(mut begun) = call(tool, json!({"number": number, "line": format!("line {number} of the drill")}))
     else {
@@ -107,7 +107,7 @@ mod tests {
     use everturn_core::seam;
 
     use super::*;
-    use crate::heard::Told;
+    use crate::heard::ToolAnswer;
 
     const QUICK: Manner = Manner { pace: Duration::ZERO, seed: 0 };
     const ORDER: &str = "Think r1..r3, say t1..t12, call note:1, look:2 and note:3, then say t13..t15.";
@@ -129,7 +129,7 @@ mod tests {
     }
 
     fn hears(half_said: &str, results: usize) -> Heard {
-        let results = vec![Told::default(); results];
+        let results = vec![ToolAnswer::default(); results];
         Heard { words: ORDER.into(), half_said: half_said.into(), results, ..Heard::default() }
     }
 

@@ -7,7 +7,7 @@
 use serde_json::{Value, json};
 
 use super::{Part, quote};
-use crate::heard::{Heard, Told};
+use crate::heard::{Heard, ToolAnswer};
 
 /// The tool that a chat with the stand-in may call at once.
 pub const DICE_TOOL: &str = "roll_dice";
@@ -25,7 +25,7 @@ const DICE: (u64, u64) = (2, 10);
 
 /// What a person may want to see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wish {
+pub(super) enum SceneChoice {
     Tour,
     Long,
     Dice,
@@ -35,16 +35,16 @@ pub(super) enum Wish {
 }
 
 /// The words that a wish is known by. The first wish that has one of them is meant.
-const SIGNS: [(Wish, &[&str]); 6] = [
-    (Wish::Note, &["note", "approval", "approvals", "approve", "permission", "ask me"]),
-    (Wish::Break, &["break", "breaks", "broken", "fault", "faults", "recover", "recovery", "retry"]),
-    (Wish::Slow, &["slow", "slowly", "kill", "crash", "resume"]),
-    (Wish::Dice, &["dice", "roll", "tool", "tools"]),
-    (Wish::Long, &["long", "longer", "table", "code", "headings", "markdown", "how does it work"]),
-    (Wish::Tour, &["tour", "help", "demo", "what can you do", "what can i do", "what is everturn", "show me"]),
+const SIGNS: [(SceneChoice, &[&str]); 6] = [
+    (SceneChoice::Note, &["note", "approval", "approvals", "approve", "permission", "ask me"]),
+    (SceneChoice::Break, &["break", "breaks", "broken", "fault", "faults", "recover", "recovery", "retry"]),
+    (SceneChoice::Slow, &["slow", "slowly", "kill", "crash", "resume"]),
+    (SceneChoice::Dice, &["dice", "roll", "tool", "tools"]),
+    (SceneChoice::Long, &["long", "longer", "table", "code", "headings", "markdown", "how does it work"]),
+    (SceneChoice::Tour, &["tour", "help", "demo", "what can you do", "what can i do", "what is everturn", "show me"]),
 ];
 
-impl Wish {
+impl SceneChoice {
     /// The wish in what a person said.
     pub(super) fn of(said: &str) -> Option<Self> {
         let said = said.to_lowercase();
@@ -101,7 +101,7 @@ fn note(words: &str) -> Value {
 }
 
 /// What is said of the results of these tools; `None` for those of others.
-pub(super) fn after(results: &[Told]) -> Option<String> {
+pub(super) fn after(results: &[ToolAnswer]) -> Option<String> {
     let told = results.last()?;
     let answer = quote(&told.text);
     match told.tool.as_str() {

@@ -3,7 +3,7 @@ use everturn_core::seam;
 use serde_json::json;
 
 use super::*;
-use crate::heard::Told;
+use crate::heard::ToolAnswer;
 
 const QUICK: Manner = Manner { pace: Duration::ZERO, seed: 0 };
 
@@ -56,7 +56,7 @@ fn it_tries_a_tool_once_with_input_that_fits() {
             "deep": {"type": "object", "required": ["url"], "properties": {"url": {"type": "string", "format": "uri"}}},
         },
     });
-    let tool = |name: &str| Offered { name: name.into(), schema: schema.clone(), ..Offered::default() };
+    let tool = |name: &str| OfferedTool { name: name.into(), schema: schema.clone(), ..OfferedTool::default() };
     let mut heard = Heard { tools: vec![tool("look"), tool("search")], ..hears("use search for kelp") };
     let script = answer(&heard, QUICK);
     let calls: Vec<&Delta> = script
@@ -71,14 +71,14 @@ fn it_tries_a_tool_once_with_input_that_fits() {
         input::plausible(&schema, &heard.words),
         json!({"q": "use search for kelp", "limit": 3, "kind": "b", "tags": [true], "deep": {"url": "https://example.com/"}})
     );
-    heard.results.push(Told { tool: "search".into(), text: "seaweed".into() });
+    heard.results.push(ToolAnswer { tool: "search".into(), text: "seaweed".into() });
     let said = text_of(&answer(&heard, QUICK));
     assert!(said.contains("search said: seaweed") && said.contains("stand in"), "{said}");
 }
 
 /// An agent as a server without a key has it.
 fn stock(words: &str) -> Heard {
-    let tool = |name: &str| Offered { name: name.into(), ..Offered::default() };
+    let tool = |name: &str| OfferedTool { name: name.into(), ..OfferedTool::default() };
     Heard { tools: vec![tool(DICE_TOOL), tool(NOTE_TOOL)], ..hears(words) }
 }
 
@@ -93,7 +93,7 @@ fn called(script: &Script) -> Option<&str> {
     })
 }
 
-/// C12: whoever has no key asks in their own words, and sees what they asked for.
+/// C12: a user without a key asks in their own words, and sees what they asked for.
 #[test]
 fn a_wish_is_recognised_and_its_scene_is_played() {
     for (words, has) in [
@@ -118,7 +118,7 @@ fn a_wish_is_recognised_and_its_scene_is_played() {
     assert!(text_of(&answer(&hears("approval"), QUICK)).contains("no tool that I could call"));
     assert!(!text_of(&answer(&hears("tour"), QUICK)).contains("`note`"), "what is not there is not shown");
     let long = "please summarise this table of code and tools for somebody who has never seen one before";
-    assert_eq!(Wish::of(long), None, "a word in a long message is there by chance");
+    assert_eq!(SceneChoice::of(long), None, "a word in a long message is there by chance");
 }
 
 /// C12: it says that it is a stand-in wherever it may be taken for something else.
@@ -126,7 +126,7 @@ fn a_wish_is_recognised_and_its_scene_is_played() {
 fn every_scene_says_that_it_is_played_by_a_stand_in() {
     let mut all: Vec<Heard> = ["tour", "long", "break", "hello"].into_iter().map(stock).collect();
     for tool in [DICE_TOOL, NOTE_TOOL, "search"] {
-        all.push(Heard { results: vec![Told { tool: tool.into(), text: "it".into() }], ..stock("go") });
+        all.push(Heard { results: vec![ToolAnswer { tool: tool.into(), text: "it".into() }], ..stock("go") });
     }
     for heard in all {
         let said = text_of(&answer(&Heard { half_said: " ".into(), ..heard.clone() }, QUICK));

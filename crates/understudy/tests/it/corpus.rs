@@ -24,7 +24,7 @@ use everturn_providers::gemini::Gemini;
 use everturn_providers::http::Http;
 use everturn_providers::openai_chat::OpenAiChat;
 use everturn_providers::openai_responses::OpenAiResponses;
-use everturn_understudy::http::{KEY, Logged, Options, Server};
+use everturn_understudy::http::{KEY, Logged, UnderstudyOptions, UnderstudyServer};
 use everturn_understudy::{Manner, Understudy};
 use formats::FORMATS;
 use serde_json::{Value, json};
@@ -90,9 +90,11 @@ fn request(messages: &[Arc<Message>], model: &ModelId, target: &Target, effort: 
     Request { effort, ..Request::new(model.clone(), target, entries) }.fit(target)
 }
 
-async fn server() -> Server {
-    let options = Options { log_len_max: 100_000, ..Options::default() };
-    Server::start(Understudy::company(Manner { pace: std::time::Duration::ZERO, seed: 1 }), options).await.unwrap()
+async fn server() -> UnderstudyServer {
+    let options = UnderstudyOptions { log_len_max: 100_000, ..UnderstudyOptions::default() };
+    UnderstudyServer::start(Understudy::company(Manner { pace: std::time::Duration::ZERO, seed: 1 }), options)
+        .await
+        .unwrap()
 }
 
 fn refused(requests: &[Logged]) -> Vec<&(u16, String)> {
@@ -164,7 +166,7 @@ fn healthy_sessions_are_left_alone() {
 
 /// The shapes are as broken as their names say: sent as they are, they are refused; healthy sessions are not.
 #[tokio::test]
-async fn what_is_not_mended_is_refused() {
+async fn an_unrepaired_corpus_is_refused() {
     let server = server().await;
     for case in corpus() {
         let shape = SHAPES.iter().find(|shape| case.name.starts_with(shape.name)).unwrap();
@@ -179,7 +181,7 @@ async fn what_is_not_mended_is_refused() {
 }
 
 /// Sends messages as they are, and tells the status.
-async fn post(server: &Server, messages: &Value) -> u16 {
+async fn post(server: &UnderstudyServer, messages: &Value) -> u16 {
     let tools = json!([{"name": "look", "input_schema": {"type": "object"}}]);
     let body = json!({"model": "persona", "max_tokens": 100, "messages": messages, "tools": tools}).to_string();
     let mut stream = TcpStream::connect(server.address()).await.unwrap();

@@ -10,11 +10,11 @@ use everturn_core::prompt::{Effort, Request, Sampling, WireFormat, prepare, vali
 use everturn_providers::Provider;
 use everturn_providers::anthropic::Anthropic;
 use everturn_providers::catalogue::Catalogue;
-use everturn_providers::gemini::{Gemini, Kept};
+use everturn_providers::gemini::{Gemini, GoogleRetention};
 use everturn_providers::http::Http;
 use everturn_providers::openai_chat::OpenAiChat;
 use everturn_providers::openai_responses::OpenAiResponses;
-use everturn_understudy::http::{KEY, Options, Server};
+use everturn_understudy::http::{KEY, UnderstudyOptions, UnderstudyServer};
 use everturn_understudy::{Manner, Understudy};
 use expect_test::expect;
 use serde_json::Value;
@@ -68,14 +68,14 @@ fn asked(url: &str) -> Vec<(Box<dyn Provider>, Vec<&'static str>)> {
         (Box::new(OpenAiResponses::usual(http.clone(), catalogue.clone(), variable).unwrap()), openai.into()),
         (Box::new(OpenAiChat::usual(http.clone(), catalogue, variable).unwrap()), openai.into()),
         (Box::new(gemini()), google.into()),
-        (Box::new(gemini().with_kept(Kept::Background)), google.into()),
+        (Box::new(gemini().with_kept(GoogleRetention::Background)), google.into()),
     ]
 }
 
 /// What is sent of everything that can be asked for, to each model and at each effort, and that a strict server takes it.
 async fn sent_to_each() -> String {
     let company = Understudy::company(Manner { pace: std::time::Duration::ZERO, seed: 1 });
-    let server = Server::start(company, Options::default()).await.unwrap();
+    let server = UnderstudyServer::start(company, UnderstudyOptions::default()).await.unwrap();
     let hello = Part::Text(Text { text: "Hello".into(), meta: Meta::new() });
     let message = Message { id: MessageId(1), at: Timestamp(1), body: Body::User(vec![hello]), sent: None };
     let mut table = String::new();
@@ -108,7 +108,7 @@ async fn sent_to_each() -> String {
 }
 
 #[tokio::test]
-async fn what_a_model_takes_is_sent_and_the_rest_left_out() {
+async fn only_parameters_the_model_takes_are_sent() {
     expect![[r#"
         messages claude-opus-4-7 -: stop_sequences=["END"] max_tokens=9000
         messages claude-opus-4-7 None: stop_sequences=["END"] max_tokens=9000

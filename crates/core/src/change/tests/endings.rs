@@ -35,7 +35,7 @@ fn failure() -> TurnFailure {
     TurnFailure { kind: ErrorKind::Auth, message: "no".into(), detail: String::new(), attempts: 1 }
 }
 
-/// A turn with four open calls: one not begun, one running, two that ask. Somebody waits.
+/// A turn with four open calls: one not begun, one running, two that ask. A message is queued.
 fn with_open_calls() -> Stage {
     let mut stage = Stage::new(chat_id(1));
     obey(&mut stage, send("hello", Delivery::Queue));
@@ -57,7 +57,7 @@ const fn uid(ordinal: u16) -> CallUid {
     CallUid { step: StepId(1), ordinal }
 }
 
-/// The same, with only the two that ask left, at rest until somebody answers.
+/// Only the two calls that ask are left; the chat rests until they are answered.
 fn awaiting() -> Stage {
     let mut stage = with_open_calls();
     for ordinal in [1, 0] {
@@ -74,7 +74,8 @@ fn check(stage: &Stage, expected: Expect) {
     expected.assert_eq(&lines(stage));
 }
 
-/// CS18, MC26, AW08: an interrupt answers whatever is open, in call order, and then whoever waits is heard.
+/// CS18, MC26, AW08: an interrupt answers every open call, in call order, and then takes up the queued
+/// message.
 #[test]
 fn settling_answers_what_is_open_and_the_queue_goes_on() {
     let mut stage = with_open_calls();
@@ -95,7 +96,7 @@ fn settling_answers_what_is_open_and_the_queue_goes_on() {
     assert_eq!((stage.chat.status, &stage.chat.ended), (Status::Running, &Some(TurnEnd::Interrupted)));
 }
 
-/// CS18: a turn that fails over open calls leaves none; who waits goes on waiting.
+/// CS18: a turn that fails over open calls leaves none; queued messages stay queued.
 #[test]
 fn failing_answers_what_is_open() {
     let mut stage = with_open_calls();
@@ -132,9 +133,9 @@ fn failing_keeps_the_broken_reply() {
     assert_eq!(stage.chat.ended, Some(TurnEnd::Failed(Box::new(failure()))));
 }
 
-/// CS18: nobody answered in time; the model is told and goes on.
+/// CS18: no answer came in time; the model is told and goes on.
 #[test]
-fn what_nobody_answers_expires() {
+fn unanswered_calls_expire() {
     let mut stage = awaiting();
     assert_eq!((next(&stage), stage.chat.awaits_until), (Next::Await, Some(Timestamp(1_000))));
     stage.now = Timestamp(1_000);
@@ -153,8 +154,8 @@ fn what_nobody_answers_expires() {
     assert_eq!((next(&stage), stage.chat.awaits_until), (Next::CallModel, None));
 }
 
-/// CS14, CS18: a message sent now interrupts a chat that waits. The calls are answered before it is heard, and it is heard
-/// before those who waited.
+/// CS14, CS18: a message sent now interrupts a chat that waits. The calls are answered before it is taken up,
+/// and it is taken up before queued messages.
 #[test]
 fn a_message_sent_now_is_heard_after_the_made_up_results() {
     let mut stage = awaiting();
@@ -220,7 +221,8 @@ fn an_edit_leaves_nothing_of_the_turn() {
     assert_eq!((stage.chat.queue.len(), stage.chat.awaits_until, next(&stage)), (1, None, Next::CallModel));
 }
 
-/// Whatever ended the last turn, a summary asked for afterwards is only a summary: nobody is asked for an answer.
+/// Whatever ended the last turn, a summary requested afterwards is only a summary: the model is not called
+/// for an answer.
 #[test]
 fn a_summary_asked_for_does_not_take_up_the_turn_before_it() {
     type Ending = fn(&mut Stage);
@@ -258,7 +260,7 @@ fn a_summary_asked_for_does_not_take_up_the_turn_before_it() {
 
 /// CS10: what the driver does leads where the page says.
 #[test]
-fn what_a_driver_does_leads_where_the_page_says() {
+fn driver_changes_follow_the_status_table() {
     let in_turn = || {
         let mut stage = Stage::new(chat_id(1));
         obey(&mut stage, send("hello", Delivery::Queue));

@@ -16,7 +16,7 @@ use crate::rehearsal::sample::chat_id;
 use crate::rehearsal::{Deed, Dice, Stage, tiny_limits, wish};
 use crate::status::Status;
 
-/// One chat, and who watches it.
+/// One chat, and its reader.
 struct Life {
     stage: Stage,
     oracle: Oracle,

@@ -1,4 +1,4 @@
-//! What must hold after every commit, whoever made it.
+//! Checks that must hold after every commit.
 
 use std::collections::BTreeSet;
 
@@ -175,7 +175,7 @@ fn stands(stage: &Stage) {
         Status::Awaiting => assert!(chat.turn.is_some() && chat.asks().next().is_some()),
         Status::Running | Status::Interrupting => {}
     }
-    assert!(chat.status != Status::Idle || chat.queue.is_empty(), "nobody waits for a chat that rests");
+    assert!(chat.status != Status::Idle || chat.queue.is_empty(), "a chat at rest has no queue");
     assert!(!chat.archived || !chat.is_busy());
     assert_eq!(chat.awaits_until.is_some(), chat.status == Status::Awaiting);
     assert_eq!(chat.totals.attempts, stage.attempts.len() as u64);

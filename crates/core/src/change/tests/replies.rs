@@ -52,7 +52,7 @@ fn text_and_reasoning_of_a_step_are_one_reply() {
     assert_eq!((stage.chat.tail, &stage.chat.calls[..]), (TranscriptTail::Reply, &[][..]));
 }
 
-/// MC03, CS18: what the provider ran itself stays inside the reply, and nobody owes it a result.
+/// MC03, CS18: calls that ran at the provider stay inside the reply and need no result.
 #[test]
 fn hosted_results_stay_inside_the_reply() {
     let began = CallBegan {

@@ -68,8 +68,8 @@ fn an_answer_fits_the_question_or_is_refused_by_name() {
     }
 }
 
-/// CS22: the first answer that does not fit is reported; of one answer, first that it came twice, then that nobody asked,
-/// then its kind. And before any of that, that the chat does not wait at all.
+/// CS22: the first answer that does not fit is reported; of one answer, first that it came twice, then that
+/// the call does not ask, then its kind. Before any of that, that the chat does not wait at all.
 #[test]
 fn of_several_errors_the_first_is_reported() {
     let twice = vec![(0, output()), (0, approve(1)), (9, output())];

@@ -82,8 +82,8 @@ fn a_message_says_something() {
     assert_eq!((stage.chat.status, stage.transcript.len()), (Status::Running, 1));
 }
 
-/// A command is checked against the chat it will meet, not the one that is there: nobody is archived with a message on
-/// its way, and nobody writes to a chat that is about to be archived.
+/// A command is checked against the chat it will meet, not the one that is there: no chat is archived with a
+/// message on its way, and no message enters a chat that is about to be archived.
 #[test]
 fn a_command_is_checked_against_the_chat_it_will_meet() {
     let mut stage = Stage::new(chat_id(1));
@@ -164,7 +164,7 @@ fn an_interrupt_reaches_the_turn_of_an_edit() {
     assert_eq!(stage.chat.status, Status::Running, "one that comes late still spares the next turn");
 }
 
-/// A chat is called what it began with, in short, until somebody gives it a name; and that stays.
+/// The title is the shortened first message until a rename; then it stays.
 #[test]
 fn a_chat_has_a_title() {
     let mut stage = Stage::new(chat_id(1));

@@ -46,8 +46,8 @@ fn thresholds_out_of_range_are_the_default() {
     assert_eq!((measured(989, 99, &fresh()), measured(990, 99, &fresh())), (NotNeeded, Needed));
 }
 
-/// Who asks for it gets it, below the threshold, without any usage, with automatic compaction off, and beyond the
-/// turn's share; but not where there is nothing to fold.
+/// A requested compaction runs below the threshold, without any usage, with automatic compaction off, and
+/// beyond the turn's share; but not when there is nothing to fold.
 #[test]
 fn asking_bypasses_the_gates() {
     let spent = CompactionInput { compactions_left: 0, ..fresh() };

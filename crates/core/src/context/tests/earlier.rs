@@ -43,7 +43,7 @@ fn the_newest_of_what_was_said_before_is_kept() {
 
 /// What stands behind a summary was said before as well, files and all; the summary stays.
 #[test]
-fn what_stands_behind_a_summary_is_cut_and_the_summary_stays() {
+fn messages_behind_a_summary_are_cut_and_the_summary_stays() {
     let file = File {
         name: "a.pdf".into(),
         media_type: "application/pdf".into(),

@@ -3,7 +3,10 @@
 use serde_json::{Map, Value};
 
 use super::Loss;
-use super::scribe::{Answer, Asked, Here, Outcome, Piece, Scribe, file, input, media, reasoning, text};
+use super::scribe::{
+    Here, ImportedCall, ImportedPart, ImportedReply, ImportedResult, SessionBuilder, file, input, media, reasoning,
+    text,
+};
 use crate::message::{CallVerdict, File, Meta, Output, Part, RunBy, Seal, Stop, Text};
 
 /// Whether a kind of block is Anthropic's alone.
@@ -14,7 +17,7 @@ pub(super) fn is_block(kind: &str) -> bool {
     ) || kind.ends_with("_tool_result")
 }
 
-pub(super) fn read(scribe: &mut Scribe, items: &[(usize, &Value)], system: Option<&Value>) {
+pub(super) fn read(scribe: &mut SessionBuilder, items: &[(usize, &Value)], system: Option<&Value>) {
     scribe.system.extend(system.into_iter().flat_map(texts));
     for (place, item) in items {
         let here = scribe.here(*place, None);
@@ -23,7 +26,7 @@ pub(super) fn read(scribe: &mut Scribe, items: &[(usize, &Value)], system: Optio
 }
 
 /// One message of either side.
-pub(super) fn message(scribe: &mut Scribe, here: Here, item: &Value) {
+pub(super) fn message(scribe: &mut SessionBuilder, here: Here, item: &Value) {
     match item["role"].as_str() {
         Some("user") => user(scribe, here, &item["content"]),
         Some("assistant") => assistant(scribe, here, item),
@@ -33,7 +36,7 @@ pub(super) fn message(scribe: &mut Scribe, here: Here, item: &Value) {
 }
 
 /// What a person said and what tools gave back: a message of ours for every result, and one for the words.
-pub(super) fn user(scribe: &mut Scribe, here: Here, content: &Value) {
+pub(super) fn user(scribe: &mut SessionBuilder, here: Here, content: &Value) {
     let Some(blocks) = content.as_array() else {
         return scribe.user(here, vec![text(content.as_str().unwrap_or_default())]);
     };
@@ -46,7 +49,7 @@ pub(super) fn user(scribe: &mut Scribe, here: Here, content: &Value) {
                 let is_error = block["is_error"] == true;
                 scribe.result(
                     here,
-                    Outcome {
+                    ImportedResult {
                         id: block["tool_use_id"].as_str().unwrap_or_default().into(),
                         tool: String::new(),
                         verdict: if is_error { CallVerdict::Error } else { CallVerdict::Done },
@@ -63,14 +66,14 @@ pub(super) fn user(scribe: &mut Scribe, here: Here, content: &Value) {
     }
 }
 
-fn assistant(scribe: &mut Scribe, here: Here, item: &Value) {
+fn assistant(scribe: &mut SessionBuilder, here: Here, item: &Value) {
     let answer = answer(scribe, here, item);
     scribe.reply(here, answer);
 }
 
 /// What the model said in one message.
-pub(super) fn answer(scribe: &mut Scribe, here: Here, item: &Value) -> Answer {
-    let mut answer = Answer {
+pub(super) fn answer(scribe: &mut SessionBuilder, here: Here, item: &Value) -> ImportedReply {
+    let mut answer = ImportedReply {
         parts: Vec::new(),
         model: item["model"].as_str().map(|name| scribe.model_named(name)),
         stop: match item["stop_reason"].as_str() {
@@ -92,27 +95,27 @@ pub(super) fn answer(scribe: &mut Scribe, here: Here, item: &Value) -> Answer {
                 }
             }
         }
-        content => answer.parts.extend(content.as_str().map(|words| Piece::Part(text(words)))),
+        content => answer.parts.extend(content.as_str().map(|words| ImportedPart::Part(text(words)))),
     }
     answer
 }
 
-fn said(scribe: &Scribe, here: Here, block: &Value) -> Option<Piece> {
+fn said(scribe: &SessionBuilder, here: Here, block: &Value) -> Option<ImportedPart> {
     let field = |key: &str| block[key].as_str().unwrap_or_default().to_owned();
     let kind = block["type"].as_str()?;
     Some(match kind {
         "text" => {
             let meta = scribe.attached(only(block, &["citations"]));
-            Piece::Part(Part::Text(Text { text: field("text"), meta }))
+            ImportedPart::Part(Part::Text(Text { text: field("text"), meta }))
         }
         "thinking" => {
             let seal = Seal::Signature(field("signature"));
-            Piece::Part(reasoning(field("thinking"), Some(seal), here.at, Meta::new()))
+            ImportedPart::Part(reasoning(field("thinking"), Some(seal), here.at, Meta::new()))
         }
         "redacted_thinking" => {
-            Piece::Part(reasoning(String::new(), Some(Seal::Redacted(field("data"))), here.at, Meta::new()))
+            ImportedPart::Part(reasoning(String::new(), Some(Seal::Redacted(field("data"))), here.at, Meta::new()))
         }
-        "tool_use" | "server_tool_use" => Piece::Call(Asked {
+        "tool_use" | "server_tool_use" => ImportedPart::Call(ImportedCall {
             id: field("id"),
             tool: field("name"),
             input: input(&block["input"]),
@@ -122,7 +125,7 @@ fn said(scribe: &Scribe, here: Here, block: &Value) -> Option<Piece> {
         kind => {
             let tool = kind.strip_suffix("_tool_result")?;
             let meta = scribe.attached(only(block, &["caller"]));
-            Piece::Found { id: field("tool_use_id"), tool: tool.into(), output: block["content"].clone(), meta }
+            ImportedPart::Found { id: field("tool_use_id"), tool: tool.into(), output: block["content"].clone(), meta }
         }
     })
 }

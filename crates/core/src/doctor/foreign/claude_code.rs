@@ -1,9 +1,9 @@
 //! The file of a session of Claude Code.
 //!
-//! A line is an entry with a `type`; `user` and `assistant` carry a message of Anthropic Messages, one block of it at a
-//! time, and entries of one answer share the message's id. Entries point to their parents: somebody who went back and
-//! spoke again gave an earlier entry a second child, and everything below the first one was left. Sub-agents speak on
-//! side chains of their own.
+//! A line is an entry with a `type`; `user` and `assistant` carry a message of Anthropic Messages, one block
+//! of it at a time, and entries of one answer share the message's id. Entries point to their parents: going
+//! back and writing again gave an earlier entry a second child, and everything below the first one was left.
+//! Sub-agents speak on side chains of their own.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::Loss;
 use super::anthropic;
-use super::scribe::{Asked, Here, Piece, Scribe};
+use super::scribe::{Here, ImportedCall, ImportedPart, SessionBuilder};
 
 /// Whether a line is one of these.
 pub(super) fn is_line(line: &Value) -> bool {
@@ -20,7 +20,7 @@ pub(super) fn is_line(line: &Value) -> bool {
     has_entry && is_kind && (line.get("sessionId").is_some() || line.get("parentUuid").is_some())
 }
 
-pub(super) fn read(scribe: &mut Scribe, lines: &[(usize, &Value)]) {
+pub(super) fn read(scribe: &mut SessionBuilder, lines: &[(usize, &Value)]) {
     let mut entries: BTreeMap<&str, usize> = BTreeMap::new();
     let mut prompts: BTreeMap<&str, usize> = BTreeMap::new();
     for (place, line) in lines {
@@ -52,7 +52,7 @@ fn is_prompt(line: &Value) -> bool {
     line["type"] == "user" && line["isMeta"] != true && line["isCompactSummary"] != true && !answers
 }
 
-fn entry(scribe: &mut Scribe, place: usize, line: &Value) {
+fn entry(scribe: &mut SessionBuilder, place: usize, line: &Value) {
     let here = scribe.here(place, line["timestamp"].as_str());
     let message = &line["message"];
     match line["type"].as_str() {
@@ -74,7 +74,7 @@ fn entry(scribe: &mut Scribe, place: usize, line: &Value) {
 }
 
 /// One block of an answer, or a whole one. Those of one answer are put together.
-fn assistant(scribe: &mut Scribe, here: Here, message: &Value) {
+fn assistant(scribe: &mut SessionBuilder, here: Here, message: &Value) {
     let answer = anthropic::answer(scribe, here, message);
     let Some(begun) = answer.response_id.as_deref().and_then(|id| scribe.begun(id)) else {
         return scribe.reply(here, answer);
@@ -82,7 +82,7 @@ fn assistant(scribe: &mut Scribe, here: Here, message: &Value) {
     let mut repeated = 0;
     for piece in answer.parts {
         match &piece {
-            Piece::Call(asked) if begun.parts.iter().any(|known| is_call(known, asked)) => repeated += 1,
+            ImportedPart::Call(asked) if begun.parts.iter().any(|known| is_call(known, asked)) => repeated += 1,
             _ => begun.parts.push(piece),
         }
     }
@@ -90,6 +90,6 @@ fn assistant(scribe: &mut Scribe, here: Here, message: &Value) {
     (0..repeated).for_each(|_| scribe.skip(here.place, "a call that is there already", Loss::None));
 }
 
-fn is_call(piece: &Piece, asked: &Asked) -> bool {
-    matches!(piece, Piece::Call(known) if known.id == asked.id && !asked.id.is_empty())
+fn is_call(piece: &ImportedPart, asked: &ImportedCall) -> bool {
+    matches!(piece, ImportedPart::Call(known) if known.id == asked.id && !asked.id.is_empty())
 }

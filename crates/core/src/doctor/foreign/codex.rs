@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 use super::openai_responses::{self, words};
-use super::scribe::{Here, Scribe};
+use super::scribe::{Here, SessionBuilder};
 use super::{Loss, anthropic};
 
 const KINDS: [&str; 5] = ["session_meta", "response_item", "event_msg", "turn_context", "compacted"];
@@ -21,7 +21,7 @@ pub(super) fn is_line(line: &Value) -> bool {
     is_wrapped || line.get("record_type").is_some()
 }
 
-pub(super) fn read(scribe: &mut Scribe, lines: &[(usize, &Value)]) {
+pub(super) fn read(scribe: &mut SessionBuilder, lines: &[(usize, &Value)]) {
     for (place, line) in lines {
         let here = scribe.here(*place, line["timestamp"].as_str());
         let payload = &line["payload"];
@@ -48,7 +48,7 @@ pub(super) fn read(scribe: &mut Scribe, lines: &[(usize, &Value)]) {
     }
 }
 
-fn item(scribe: &mut Scribe, here: Here, item: &Value) {
+fn item(scribe: &mut SessionBuilder, here: Here, item: &Value) {
     let said: String = words(&item["content"]).collect();
     if item["role"] == "user" && BY_THE_PROGRAM.iter().any(|start| said.trim_start().starts_with(start)) {
         return scribe.context(here, said);
@@ -60,7 +60,7 @@ fn item(scribe: &mut Scribe, here: Here, item: &Value) {
 }
 
 /// A summary, and what the program put with it.
-fn compacted(scribe: &mut Scribe, here: Here, payload: &Value) {
+fn compacted(scribe: &mut SessionBuilder, here: Here, payload: &Value) {
     let mut told: Vec<String> = payload["message"].as_str().map(Into::into).into_iter().collect();
     let instead = payload["replacement_history"].as_array().into_iter().flatten();
     told.extend(instead.flat_map(|item| anthropic::texts(&item["content"])));
@@ -70,7 +70,7 @@ fn compacted(scribe: &mut Scribe, here: Here, payload: &Value) {
 }
 
 /// Events are for a screen, but for one: turns that were taken back.
-fn event(scribe: &mut Scribe, place: usize, payload: &Value) {
+fn event(scribe: &mut SessionBuilder, place: usize, payload: &Value) {
     let kind = payload["type"].as_str().unwrap_or("?");
     if kind != "thread_rolled_back" {
         return scribe.skip(place, format!("an event `{kind}`"), Loss::None);

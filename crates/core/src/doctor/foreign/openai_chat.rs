@@ -4,10 +4,12 @@ use serde_json::Value;
 
 use super::Loss;
 use super::anthropic::texts;
-use super::scribe::{Answer, Asked, Here, Outcome, Piece, Scribe, file, input, reasoning, text};
+use super::scribe::{
+    Here, ImportedCall, ImportedPart, ImportedReply, ImportedResult, SessionBuilder, file, input, reasoning, text,
+};
 use crate::message::{CallVerdict, Meta, Output, Part, RunBy};
 
-pub(super) fn read(scribe: &mut Scribe, items: &[(usize, &Value)]) {
+pub(super) fn read(scribe: &mut SessionBuilder, items: &[(usize, &Value)]) {
     let mut began = false;
     for (place, item) in items {
         let (here, content) = (scribe.here(*place, None), &item["content"]);
@@ -31,7 +33,7 @@ pub(super) fn read(scribe: &mut Scribe, items: &[(usize, &Value)]) {
                 let id = item["tool_call_id"].as_str().unwrap_or(name).into();
                 let words: Vec<String> = texts(content).collect();
                 let (tool, verdict, output) = (name.into(), CallVerdict::Done, Output::text(words.join("\n")));
-                scribe.result(here, Outcome { id, tool, verdict, output });
+                scribe.result(here, ImportedResult { id, tool, verdict, output });
             }
             other => scribe.skip(*place, format!("a message of {}", other.unwrap_or("nobody")), Loss::Lost),
         }
@@ -39,33 +41,33 @@ pub(super) fn read(scribe: &mut Scribe, items: &[(usize, &Value)]) {
     }
 }
 
-fn answer(scribe: &mut Scribe, here: Here, item: &Value) -> Answer {
-    let mut answer = Answer::default();
+fn answer(scribe: &mut SessionBuilder, here: Here, item: &Value) -> ImportedReply {
+    let mut answer = ImportedReply::default();
     let thought = item["reasoning_content"].as_str().or_else(|| item["reasoning"].as_str()).unwrap_or_default();
     if !thought.is_empty() {
-        answer.parts.push(Piece::Part(reasoning(thought.into(), None, here.at, Meta::new())));
+        answer.parts.push(ImportedPart::Part(reasoning(thought.into(), None, here.at, Meta::new())));
     }
-    answer.parts.extend(parts(scribe, here, &item["content"]).into_iter().map(Piece::Part));
+    answer.parts.extend(parts(scribe, here, &item["content"]).into_iter().map(ImportedPart::Part));
     let refusal = item["refusal"].as_str().filter(|refusal| !refusal.is_empty());
-    answer.parts.extend(refusal.map(|refusal| Piece::Part(text(refusal))));
+    answer.parts.extend(refusal.map(|refusal| ImportedPart::Part(text(refusal))));
     for call in item["tool_calls"].as_array().into_iter().flatten() {
         let function = if call["function"].is_object() { &call["function"] } else { &call["custom"] };
-        answer.parts.push(Piece::Call(asked(call["id"].as_str().unwrap_or_default(), function)));
+        answer.parts.push(ImportedPart::Call(asked(call["id"].as_str().unwrap_or_default(), function)));
     }
     if item["function_call"].is_object() {
         let name = item["function_call"]["name"].as_str().unwrap_or_default();
-        answer.parts.push(Piece::Call(asked(name, &item["function_call"])));
+        answer.parts.push(ImportedPart::Call(asked(name, &item["function_call"])));
     }
     answer
 }
 
-fn asked(id: &str, function: &Value) -> Asked {
+fn asked(id: &str, function: &Value) -> ImportedCall {
     let arguments = function.get("arguments").or_else(|| function.get("input")).unwrap_or(&Value::Null);
     let tool = function["name"].as_str().unwrap_or_default().into();
-    Asked { id: id.into(), tool, input: input(arguments), run_by: RunBy::Us, meta: Meta::new() }
+    ImportedCall { id: id.into(), tool, input: input(arguments), run_by: RunBy::Us, meta: Meta::new() }
 }
 
-fn parts(scribe: &mut Scribe, here: Here, content: &Value) -> Vec<Part> {
+fn parts(scribe: &mut SessionBuilder, here: Here, content: &Value) -> Vec<Part> {
     let Some(parts) = content.as_array() else {
         return content.as_str().map(text).into_iter().collect();
     };

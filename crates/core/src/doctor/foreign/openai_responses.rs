@@ -5,7 +5,9 @@
 use serde_json::{Map, Value, json};
 
 use super::Loss;
-use super::scribe::{Answer, Asked, Here, Outcome, Piece, Scribe, file, input, reasoning, text};
+use super::scribe::{
+    Here, ImportedCall, ImportedPart, ImportedReply, ImportedResult, SessionBuilder, file, input, reasoning, text,
+};
 use crate::message::{CallVerdict, Media, Output, Part, RunBy, Seal, Text};
 
 /// Whether a kind of item is one of these.
@@ -13,7 +15,7 @@ pub(super) fn is_item(kind: &str) -> bool {
     matches!(kind, "message" | "reasoning") || kind.ends_with("_call") || kind.ends_with("_call_output")
 }
 
-pub(super) fn read(scribe: &mut Scribe, items: &[(usize, &Value)]) {
+pub(super) fn read(scribe: &mut SessionBuilder, items: &[(usize, &Value)]) {
     let mut began = false;
     for (place, value) in items {
         let here = scribe.here(*place, None);
@@ -28,12 +30,12 @@ pub(super) fn read(scribe: &mut Scribe, items: &[(usize, &Value)]) {
 }
 
 /// One item.
-pub(super) fn item(scribe: &mut Scribe, here: Here, item: &Value) {
+pub(super) fn item(scribe: &mut SessionBuilder, here: Here, item: &Value) {
     let kind = item["type"].as_str().unwrap_or("message");
     match (kind, item["role"].as_str()) {
         ("message", Some("assistant")) => {
             for part in spoken(scribe, item) {
-                speak(scribe, here, Piece::Part(part));
+                speak(scribe, here, ImportedPart::Part(part));
             }
         }
         ("message", Some("user")) => {
@@ -46,11 +48,11 @@ pub(super) fn item(scribe: &mut Scribe, here: Here, item: &Value) {
         }
         ("reasoning", _) => {
             let part = thought(scribe, here, item);
-            speak(scribe, here, Piece::Part(part));
+            speak(scribe, here, ImportedPart::Part(part));
         }
         ("function_call" | "custom_tool_call" | "local_shell_call" | "computer_call", _) => {
             let asked = asked(scribe, kind, item);
-            speak(scribe, here, Piece::Call(asked));
+            speak(scribe, here, ImportedPart::Call(asked));
         }
         (kind, _) if kind.ends_with("_call_output") => scribe.result(here, outcome(item)),
         (kind, _) if kind.ends_with("_call") => hosted(scribe, here, kind, item),
@@ -59,14 +61,14 @@ pub(super) fn item(scribe: &mut Scribe, here: Here, item: &Value) {
 }
 
 /// Adds to the reply that is being given, or begins one.
-fn speak(scribe: &mut Scribe, here: Here, piece: Piece) {
+fn speak(scribe: &mut SessionBuilder, here: Here, piece: ImportedPart) {
     match scribe.newest_reply() {
         Some(answer) => answer.parts.push(piece),
-        None => scribe.reply(here, Answer { parts: vec![piece], ..Answer::default() }),
+        None => scribe.reply(here, ImportedReply { parts: vec![piece], ..ImportedReply::default() }),
     }
 }
 
-fn spoken(scribe: &Scribe, item: &Value) -> Vec<Part> {
+fn spoken(scribe: &SessionBuilder, item: &Value) -> Vec<Part> {
     let about = |refusal: bool| {
         let mut about = id_of(item);
         if refusal && !about.is_empty() {
@@ -85,7 +87,7 @@ fn spoken(scribe: &Scribe, item: &Value) -> Vec<Part> {
     said.collect()
 }
 
-fn thought(scribe: &Scribe, here: Here, item: &Value) -> Part {
+fn thought(scribe: &SessionBuilder, here: Here, item: &Value) -> Part {
     let texts = |key: &str| {
         let parts = item[key].as_array().into_iter().flatten();
         parts.filter_map(|part| part["text"].as_str()).collect::<Vec<_>>().join("\n\n")
@@ -98,7 +100,7 @@ fn thought(scribe: &Scribe, here: Here, item: &Value) -> Part {
     reasoning(text, seal, here.at, scribe.attached(about))
 }
 
-fn asked(scribe: &Scribe, kind: &str, item: &Value) -> Asked {
+fn asked(scribe: &SessionBuilder, kind: &str, item: &Value) -> ImportedCall {
     let (tool, input) = match kind {
         "function_call" => (item["name"].as_str().unwrap_or_default(), input(&item["arguments"])),
         // A free text takes the place of an object; here it becomes one.
@@ -108,10 +110,10 @@ fn asked(scribe: &Scribe, kind: &str, item: &Value) -> Asked {
     };
     let id = item["call_id"].as_str().or_else(|| item["id"].as_str()).unwrap_or_default();
     let about = if kind == "function_call" { id_of(item) } else { Map::new() };
-    Asked { id: id.into(), tool: tool.into(), input, run_by: RunBy::Us, meta: scribe.attached(about) }
+    ImportedCall { id: id.into(), tool: tool.into(), input, run_by: RunBy::Us, meta: scribe.attached(about) }
 }
 
-fn outcome(item: &Value) -> Outcome {
+fn outcome(item: &Value) -> ImportedResult {
     let id = item["call_id"].as_str().unwrap_or_default().into();
     let given = &item["output"];
     // Some write what the tool said and whether it worked as an object, or that object as text.
@@ -132,21 +134,21 @@ fn outcome(item: &Value) -> Outcome {
         other => output.text = input(other),
     }
     let verdict = if failed { CallVerdict::Error } else { CallVerdict::Done };
-    Outcome { id, tool: String::new(), verdict, output }
+    ImportedResult { id, tool: String::new(), verdict, output }
 }
 
 /// A tool of the provider's: the item is both the call and what came of it.
-fn hosted(scribe: &mut Scribe, here: Here, kind: &str, item: &Value) {
+fn hosted(scribe: &mut SessionBuilder, here: Here, kind: &str, item: &Value) {
     let tool = kind.trim_end_matches("_call").to_owned();
     let id = item["id"].as_str().unwrap_or_default().to_owned();
     let meta = scribe.attached(item.as_object().cloned().unwrap_or_default());
     let input = item.get("action").map_or_else(String::new, Value::to_string);
-    let call = Asked { id: id.clone(), tool: tool.clone(), input, run_by: RunBy::Provider, meta: meta.clone() };
-    speak(scribe, here, Piece::Call(call));
-    speak(scribe, here, Piece::Found { id, tool, output: item.clone(), meta });
+    let call = ImportedCall { id: id.clone(), tool: tool.clone(), input, run_by: RunBy::Provider, meta: meta.clone() };
+    speak(scribe, here, ImportedPart::Call(call));
+    speak(scribe, here, ImportedPart::Found { id, tool, output: item.clone(), meta });
 }
 
-fn shown(scribe: &mut Scribe, here: Here, content: &Value) -> Vec<Part> {
+fn shown(scribe: &mut SessionBuilder, here: Here, content: &Value) -> Vec<Part> {
     let Some(parts) = content.as_array() else { return content.as_str().map(text).into_iter().collect() };
     let mut said = Vec::new();
     for part in parts {

@@ -31,7 +31,7 @@ pub(super) struct Here {
 }
 
 /// A session on its way to ours.
-pub(super) struct Scribe {
+pub(super) struct SessionBuilder {
     pub system: Vec<String>,
     pub at: Timestamp,
     /// The model of replies that name none.
@@ -44,23 +44,23 @@ pub(super) struct Scribe {
 /// What was said, before calls and results have found each other.
 enum Said {
     Body(Body),
-    Reply(Answer),
-    Result(Outcome),
+    Reply(ImportedReply),
+    Result(ImportedResult),
 }
 
 /// A reply.
 #[derive(Default)]
-pub(super) struct Answer {
-    pub parts: Vec<Piece>,
+pub(super) struct ImportedReply {
+    pub parts: Vec<ImportedPart>,
     pub model: Option<ModelId>,
     pub stop: Option<Stop>,
     pub response_id: Option<String>,
 }
 
 /// A part of a reply.
-pub(super) enum Piece {
+pub(super) enum ImportedPart {
     Part(Part),
-    Call(Asked),
+    Call(ImportedCall),
     /// What a tool of the provider's found, for the call of this id.
     Found {
         id: String,
@@ -71,7 +71,7 @@ pub(super) enum Piece {
 }
 
 /// A call.
-pub(super) struct Asked {
+pub(super) struct ImportedCall {
     pub id: String,
     pub tool: String,
     pub input: String,
@@ -80,14 +80,14 @@ pub(super) struct Asked {
 }
 
 /// A result.
-pub(super) struct Outcome {
+pub(super) struct ImportedResult {
     pub id: String,
     pub tool: String,
     pub verdict: CallVerdict,
     pub output: Output,
 }
 
-impl Scribe {
+impl SessionBuilder {
     pub fn new(format: SessionFormat, at: Timestamp, model: Option<&str>) -> Self {
         let provider = match format {
             SessionFormat::Anthropic | SessionFormat::ClaudeCode => "anthropic",
@@ -122,7 +122,7 @@ impl Scribe {
         self.said.push((here, Said::Body(Body::Context(text))));
     }
 
-    pub fn result(&mut self, here: Here, outcome: Outcome) {
+    pub fn result(&mut self, here: Here, outcome: ImportedResult) {
         self.said.push((here, Said::Result(outcome)));
     }
 
@@ -132,13 +132,13 @@ impl Scribe {
         self.said.push((here, Said::Body(Body::Summary(Box::new(summary)))));
     }
 
-    pub fn reply(&mut self, here: Here, mut answer: Answer) {
+    pub fn reply(&mut self, here: Here, mut answer: ImportedReply) {
         answer.model.get_or_insert_with(|| self.model.clone());
         self.said.push((here, Said::Reply(answer)));
     }
 
     /// The reply of this response in the same turn, if it was begun.
-    pub fn begun(&mut self, response_id: &str) -> Option<&mut Answer> {
+    pub fn begun(&mut self, response_id: &str) -> Option<&mut ImportedReply> {
         let is_turn = |said: &&mut (Here, Said)| !matches!(said.1, Said::Body(Body::User(_) | Body::Summary(_)));
         self.said.iter_mut().rev().take_while(is_turn).find_map(|(_, said)| match said {
             Said::Reply(answer) if answer.response_id.as_deref() == Some(response_id) => Some(answer),
@@ -147,7 +147,7 @@ impl Scribe {
     }
 
     /// The reply said last, if nothing came after it.
-    pub fn newest_reply(&mut self) -> Option<&mut Answer> {
+    pub fn newest_reply(&mut self) -> Option<&mut ImportedReply> {
         match self.said.last_mut() {
             Some((_, Said::Reply(answer))) => Some(answer),
             _ => None,
@@ -192,7 +192,7 @@ impl Scribe {
                 Said::Result(outcome) => {
                     let Some((call, tool)) = answered.pop_front() else { continue };
                     let tool = if outcome.tool.is_empty() { tool } else { outcome.tool };
-                    let Outcome { verdict, output, .. } = outcome;
+                    let ImportedResult { verdict, output, .. } = outcome;
                     let (began, ended, meta) = (None, here.at, Meta::new());
                     Body::Result(Box::new(CallResult { call, tool, verdict, output, began, ended, meta }))
                 }
@@ -205,7 +205,7 @@ impl Scribe {
 }
 
 /// The calls of a session, in order.
-struct Uids<'a>(Vec<(usize, CallUid, &'a Asked)>);
+struct Uids<'a>(Vec<(usize, CallUid, &'a ImportedCall)>);
 
 impl<'a> Uids<'a> {
     fn of(said: &'a [(Here, Said)]) -> Self {
@@ -214,8 +214,8 @@ impl<'a> Uids<'a> {
             let Said::Reply(answer) = said else { continue };
             step = step.next();
             let asked = answer.parts.iter().filter_map(|piece| match piece {
-                Piece::Call(asked) => Some(asked),
-                Piece::Part(_) | Piece::Found { .. } => None,
+                ImportedPart::Call(asked) => Some(asked),
+                ImportedPart::Part(_) | ImportedPart::Found { .. } => None,
             });
             calls.extend((0..).zip(asked).map(|(ordinal, asked)| (at, CallUid { step, ordinal }, asked)));
         }
@@ -253,19 +253,19 @@ impl<'a> Uids<'a> {
     }
 }
 
-impl Answer {
+impl ImportedReply {
     fn spoken(self, step: StepId, at: Timestamp, usual: &ModelId) -> Reply {
         let mut ids: Vec<(String, CallUid)> = Vec::new();
         let mut parts = Vec::with_capacity(self.parts.len());
         for piece in self.parts {
             parts.push(match piece {
-                Piece::Part(part) => part,
-                Piece::Call(Asked { id, tool, input, run_by, meta }) => {
+                ImportedPart::Part(part) => part,
+                ImportedPart::Call(ImportedCall { id, tool, input, run_by, meta }) => {
                     let uid = CallUid { step, ordinal: u16::try_from(ids.len()).unwrap_or(u16::MAX) };
                     ids.push((id.clone(), uid));
                     Part::Call(Call { uid, provider_id: id, tool, input, whole: true, run_by, at, meta })
                 }
-                Piece::Found { id, tool, output, meta } => {
+                ImportedPart::Found { id, tool, output, meta } => {
                     let uid = ids.iter().rev().find(|(known, _)| *known == id).map(|(_, uid)| *uid);
                     Part::Provided(Provided { uid, tool, output, at, meta })
                 }

@@ -28,7 +28,7 @@ proptest! {
     /// After a repair, preparing finds nothing to mend on any wire, the request is valid, and a second repair
     /// changes nothing.
     #[test]
-    fn what_was_mended_is_healthy(messages in corrupted()) {
+    fn a_repaired_transcript_is_healthy(messages in corrupted()) {
         let once = mended(messages);
         let twice = repair(&once.messages, TranscriptOrigin::Foreign);
         prop_assert_eq!(&twice.findings, &[]);
@@ -110,7 +110,7 @@ proptest! {
 
 /// What preparing changes is counted, and a plain conversation goes as it is.
 #[test]
-fn what_is_not_sent_is_counted() {
+fn parts_left_out_of_a_request_are_counted() {
     use crate::message::Seal;
     use crate::prompt::tests::build::{calls, file, reply, result, says, signed, thinks, transcript, user};
     let plain = transcript([user("Hi."), reply([says("Hello.")]), user("Bye.")]);

@@ -252,7 +252,7 @@ fn codex_sessions() {
 }
 
 #[test]
-fn what_is_no_session_is_said_to_be_none() {
+fn an_unknown_file_is_refused_as_no_session() {
     for (text, why) in [
         ("", NotASession::NotJson),
         ("Hello.", NotASession::NotJson),

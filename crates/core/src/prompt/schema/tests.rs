@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use super::{ToolSpec, gemini_schema, normal_schema};
 use crate::prompt::{PromptEntries, PromptEntry, PromptPart, Request, Role, Target, WireFormat, validate};
 
-fn taken(tool: ToolSpec, wire: WireFormat) -> Result<(), Vec<crate::prompt::Violation>> {
+fn taken(tool: ToolSpec, wire: WireFormat) -> Result<(), Vec<crate::prompt::RequestViolation>> {
     let target = Target::new(wire, "p");
     let entries = PromptEntries::from(vec![PromptEntry::new(Role::User, vec![PromptPart::text("go")])]);
     let request = Request::new("p/m".parse().unwrap(), &target, entries);

@@ -21,7 +21,7 @@ fn the_closed_beginning_is_shared_and_not_made_again() {
     assert!(first.len() - first.closed_len() <= 2, "only the open segment is the request's own");
     drop((first, second));
 
-    // Nobody holds a request, so closing a segment moves nothing but that segment, while there is room.
+    // No request is held, so closing a segment moves only that segment, while there is room.
     let mut moves = 0;
     for message in transcript(turns(50)) {
         let before = address(&prompt.entries());

@@ -153,7 +153,7 @@ fn an_id_is_sent_once_in_a_prompt() {
     );
 }
 
-/// CL18: who ran it must be the same on both sides; the local side stays.
+/// CL18: a call and its result must have run in the same place; the local side stays.
 #[test]
 fn a_local_call_with_a_hosted_outcome_stays_a_local_call() {
     check(
@@ -176,7 +176,7 @@ fn a_local_call_with_a_hosted_outcome_stays_a_local_call() {
     );
 }
 
-/// PR10: an outcome outside a reply is nobody's to say.
+/// PR10: an outcome outside a reply is not sent.
 #[test]
 fn an_outcome_outside_a_reply_is_dropped_with_its_message() {
     check(

@@ -117,7 +117,7 @@ fn text_len(part: &PromptPart) -> usize {
     }
 }
 
-/// The same transcript with long words.
+/// A transcript with its texts made long.
 fn lengthened(mut messages: Vec<Message>) -> Vec<Message> {
     for message in &mut messages {
         match &mut message.body {
@@ -172,7 +172,7 @@ proptest! {
 
     /// W18: whatever is left out of whatever transcript, every wire still takes the request.
     #[test]
-    fn what_is_left_is_taken_by_every_wire(transcript in corrupted().prop_map(lengthened)) {
+    fn every_wire_format_takes_lean_entries(transcript in corrupted().prop_map(lengthened)) {
         for target in targets() {
             let whole = prepare(&transcript, &target);
             for stage in STAGES {
@@ -188,7 +188,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_cut_is_taken_by_every_wire(transcript in corrupted().prop_map(lengthened), bytes in 600..3000usize) {
+    fn every_wire_format_takes_cut_entries(transcript in corrupted().prop_map(lengthened), bytes in 600..3000usize) {
         for target in targets() {
             let whole = prepare(&transcript, &target);
             let cut = whole.cut(bytes);

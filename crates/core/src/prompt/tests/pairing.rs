@@ -49,7 +49,7 @@ fn results_stand_behind_their_reply_in_the_order_of_its_calls() {
     );
 }
 
-/// PR07: a call that was never answered is said to have no result, and so is one whose input was cut.
+/// PR07: a call that was never answered is said to have no result, and so is one with cut input.
 #[test]
 fn an_unanswered_call_gets_an_error_result() {
     let cut = Call { whole: false, ..a_call(2, "look", r#"{"at":"#, RunBy::Us) };
@@ -336,7 +336,7 @@ fn a_name_the_model_made_up_is_cleaned_alike_in_call_and_result() {
     }
 }
 
-/// CR42, CR43, PR08: nobody invents what a search found; the local call beside it is answered all the same.
+/// CR42, CR43, PR08: no search result is invented; the local call beside it is answered all the same.
 #[test]
 fn an_interrupted_search_gets_no_result_while_the_call_beside_it_does() {
     let parts = vec![says("both"), searches(1), calls(2, "look", "{}")];

@@ -1,4 +1,4 @@
-//! What holds for every transcript, not only for those somebody thought of.
+//! Properties that hold for every transcript.
 
 use proptest::prelude::*;
 
@@ -101,7 +101,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_closed_stays_as_it_is_until_a_summary(transcript in corrupted()) {
+    fn closed_segments_stay_unchanged_until_a_summary(transcript in corrupted()) {
         for target in targets() {
             let mut prompt = Prompt::new(target);
             for message in &transcript {
@@ -175,7 +175,7 @@ proptest! {
     /// Not only the closed part: everything sent in one step begins what is sent in the next, so the provider's cache
     /// holds to the last entry. Only words added to the person's last entry may make it longer.
     #[test]
-    fn what_was_sent_begins_what_is_sent_next(transcript in healthy(), wire in 0..4usize) {
+    fn each_request_begins_with_the_one_before(transcript in healthy(), wire in 0..4usize) {
         let mut prompt = Prompt::new(target(WireFormat::ALL[wire]));
         let mut sent: Option<PromptEntries> = None;
         for (at, message) in transcript.iter().enumerate() {

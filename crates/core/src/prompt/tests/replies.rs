@@ -108,7 +108,8 @@ fn unsealed_reasoning_is_never_sent() {
 fn reasoning_of_another_provider_is_never_sent() {
     let anthropic = target(WireFormat::Anthropic);
     assert_eq!(sealed(&anthropic, [user("go"), reply_of(WireFormat::Gemini, [signed("a", "sig"), says("x")])]), []);
-    // A fallback finished this reply, so it carries the last model's name; the part still knows who thought it.
+    // A fallback finished this reply, so it carries the last model's name; the part still names its own
+    // model.
     let carried = attached(signed("a", "sig"), meta("openai", json!({})));
     assert_eq!(sealed(&anthropic, [user("go"), reply([carried, says("x")])]), []);
 }
@@ -248,7 +249,7 @@ fn citations_of_a_search_that_is_gone_go_too() {
 
 /// PR01, PR15, PR17: sources, files the model made and parts we do not know are for people to see.
 #[test]
-fn what_is_only_for_people_is_not_sent() {
+fn parts_for_people_are_not_sent() {
     check(
         [
             user("go"),
@@ -279,7 +280,7 @@ fn interrupted_and_broken_replies_are_sent_like_others() {
     assert!(!sent(Stop::Interrupted).contains("unsealed"));
 }
 
-/// A conversation must begin with the person and end with somebody the model can answer.
+/// A conversation must begin with the person and end with an entry the model can answer.
 #[test]
 fn placeholders_stand_where_nobody_spoke() {
     check(

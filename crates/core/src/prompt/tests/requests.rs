@@ -157,8 +157,8 @@ fn a_prefill_that_would_be_refused_becomes_an_instruction() {
     );
 }
 
-/// PR20: an answer that paused goes back as it came: thoughts, words, searches, and the one that has no outcome yet. Tools
-/// whose old uses could not be sent back are no exception, since it is one answer.
+/// PR20: an answer that paused goes back as it came: thoughts, words, searches, and the search without an
+/// outcome. Tools with old uses that could not be sent back are no exception, since it is one answer.
 #[test]
 fn an_answer_that_paused_goes_back_as_it_came() {
     let fetched = Part::Call(Call { tool: "web_fetch".into(), ..a_search(2) });
@@ -181,9 +181,9 @@ fn an_answer_that_paused_goes_back_as_it_came() {
     );
 }
 
-/// What cannot be sent as it came is not sent so: half said, out of order, somebody else's, or over.
+/// What cannot be sent as it came is not sent so: incomplete, out of order, of another provider, or finished.
 #[test]
-fn what_is_not_whole_is_not_sent_back() {
+fn an_incomplete_answer_is_not_echoed() {
     let own = target(WireFormat::Anthropic);
     let by = model(WireFormat::Anthropic);
     let is_sent = |parts: &[Part], target: &Target, by: &ModelId| echoes(UnfinishedAnswer { parts, by }, target);

@@ -1,25 +1,25 @@
 //! The order of entries, and what each may hold.
 
-use super::law::Neighbours;
-use super::{Check, Violation};
+use super::law::AdjacencyRule;
+use super::{Check, RequestViolation};
 use crate::message::{Meta, Seal};
 use crate::prompt::entry::{PromptEntry, PromptMedia, PromptPart, Role, SealedReasoning};
 
 impl Check<'_> {
     pub(super) fn order(&mut self) {
         let entries = &self.request.entries;
-        let Some(last) = entries.last() else { return self.found.push(Violation::NoEntries) };
-        self.expect(entries.get(0).is_some_and(|first| first.role == Role::User), Violation::FirstNotUser);
+        let Some(last) = entries.last() else { return self.found.push(RequestViolation::NoEntries) };
+        self.expect(entries.get(0).is_some_and(|first| first.role == Role::User), RequestViolation::FirstNotUser);
         let may_end = last.role != Role::Assistant || self.is_prefill(last) || self.is_echo(entries.len() - 1);
-        self.expect(may_end, Violation::LastNotUser);
+        self.expect(may_end, RequestViolation::LastNotUser);
         for (at, (one, next)) in entries.iter().zip(entries.iter().skip(1)).enumerate() {
             let allowed = one.role != next.role
                 || match self.law.neighbours {
-                    Neighbours::Any => true,
-                    Neighbours::Sealed => one.role == Role::Assistant && (thinks(one) || thinks(next)),
-                    Neighbours::None => false,
+                    AdjacencyRule::Any => true,
+                    AdjacencyRule::Sealed => one.role == Role::Assistant && (thinks(one) || thinks(next)),
+                    AdjacencyRule::None => false,
                 };
-            self.expect(allowed, Violation::SameRole { entry: at + 1 });
+            self.expect(allowed, RequestViolation::SameRole { entry: at + 1 });
         }
     }
 
@@ -41,14 +41,14 @@ impl Check<'_> {
 
     pub(super) fn parts(&mut self) {
         for (at, entry) in self.request.entries.iter().enumerate() {
-            self.expect(!entry.parts.is_empty(), Violation::EmptyEntry { entry: at });
+            self.expect(!entry.parts.is_empty(), RequestViolation::EmptyEntry { entry: at });
             if thinks(entry) {
                 let is_reasoning = |part: &PromptPart| matches!(part, PromptPart::Reasoning(_));
                 let (first, last) = (entry.parts.first(), entry.parts.last());
                 let (first, last) = (first.is_some_and(is_reasoning), last.is_some_and(is_reasoning));
-                self.expect(first || !self.law.reasoning_first, Violation::ReasoningNotFirst { entry: at });
-                self.expect(!last || self.law.reasoning_last, Violation::ReasoningLast { entry: at });
-                self.expect(!entry.parts.iter().all(is_reasoning), Violation::ReasoningAlone { entry: at });
+                self.expect(first || !self.law.reasoning_first, RequestViolation::ReasoningNotFirst { entry: at });
+                self.expect(!last || self.law.reasoning_last, RequestViolation::ReasoningLast { entry: at });
+                self.expect(!entry.parts.iter().all(is_reasoning), RequestViolation::ReasoningAlone { entry: at });
             }
             for (nth, part) in entry.parts.iter().enumerate() {
                 self.part(at, nth, entry.role, part);
@@ -67,25 +67,25 @@ impl Check<'_> {
             | PromptPart::HostedCall(_)
             | PromptPart::HostedResult(_) => role == Role::Assistant,
         };
-        self.expect(speaker, Violation::WrongRole { entry, part: nth });
+        self.expect(speaker, RequestViolation::WrongRole { entry, part: nth });
         let provider = &self.target.provider;
         let own = meta_of(part).keys().all(|name| name == provider);
-        self.expect(own, Violation::ForeignMeta { entry, part: nth });
+        self.expect(own, RequestViolation::ForeignMeta { entry, part: nth });
         match part {
             PromptPart::Text(text) => {
-                self.expect(!text.text.trim().is_empty(), Violation::BlankText { entry, part: nth });
-                self.expect(!text.text.contains('\0'), Violation::Nul { entry, part: nth });
+                self.expect(!text.text.trim().is_empty(), RequestViolation::BlankText { entry, part: nth });
+                self.expect(!text.text.contains('\0'), RequestViolation::Nul { entry, part: nth });
             }
             PromptPart::File(file) => {
                 self.media(entry, nth, std::slice::from_ref(&file.media), &self.target.user_media);
-                self.expect(!file.name.contains('\0'), Violation::Nul { entry, part: nth });
+                self.expect(!file.name.contains('\0'), RequestViolation::Nul { entry, part: nth });
             }
             PromptPart::Reasoning(sealed) => self.sealed(entry, nth, sealed),
             PromptPart::Result(result) => {
                 self.media(entry, nth, &result.media, &self.target.result_media);
                 let says = !result.text.trim().is_empty() || !result.media.is_empty();
-                self.expect(says, Violation::EmptyResult { entry, part: nth });
-                self.expect(!result.text.contains('\0'), Violation::Nul { entry, part: nth });
+                self.expect(says, RequestViolation::EmptyResult { entry, part: nth });
+                self.expect(!result.text.contains('\0'), RequestViolation::Nul { entry, part: nth });
             }
             PromptPart::Call(_) | PromptPart::HostedCall(_) | PromptPart::HostedResult(_) => {}
         }
@@ -93,7 +93,7 @@ impl Check<'_> {
 
     fn media(&mut self, entry: usize, part: usize, media: &[PromptMedia], taken: &[String]) {
         for one in media {
-            self.expect(!one.bytes.is_empty(), Violation::EmptyMedia { entry, part });
+            self.expect(!one.bytes.is_empty(), RequestViolation::EmptyMedia { entry, part });
             let kind = one.media_type.split('/').next().unwrap_or_default();
             let any = format!("{kind}/*");
             let known = taken.iter().any(|taken| *taken == one.media_type || *taken == any);
@@ -103,15 +103,15 @@ impl Check<'_> {
                     && one.bytes.starts_with(signature)
                     && (kind == "image" || one.media_type == PDF)
             });
-            self.expect(known && bare && !other, Violation::MediaType { entry, part });
+            self.expect(known && bare && !other, RequestViolation::MediaType { entry, part });
         }
     }
 
     fn sealed(&mut self, entry: usize, part: usize, sealed: &SealedReasoning) {
         let (Seal::Signature(token) | Seal::Redacted(token)) = &sealed.seal;
-        self.expect(self.target.reasoning, Violation::ReasoningUnwanted { entry, part });
-        self.expect(sealed.provider == self.target.provider, Violation::ReasoningForeign { entry, part });
-        self.expect(!token.trim().is_empty(), Violation::ReasoningUnsealed { entry, part });
+        self.expect(self.target.reasoning, RequestViolation::ReasoningUnwanted { entry, part });
+        self.expect(sealed.provider == self.target.provider, RequestViolation::ReasoningForeign { entry, part });
+        self.expect(!token.trim().is_empty(), RequestViolation::ReasoningUnsealed { entry, part });
     }
 
     /// A budgeted reasoner that is asked to reason wants the loop it is in to have begun with its reasoning.
@@ -125,7 +125,7 @@ impl Check<'_> {
             && first.role == Role::Assistant
         {
             let leads = matches!(first.parts.first(), Some(PromptPart::Reasoning(_)));
-            self.expect(leads, Violation::ReasoningMissing { entry: turn });
+            self.expect(leads, RequestViolation::ReasoningMissing { entry: turn });
         }
     }
 }

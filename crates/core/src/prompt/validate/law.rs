@@ -7,7 +7,7 @@ use crate::prompt::target::WireFormat;
 
 pub(super) struct Law {
     /// Which neighbours may have the same role.
-    pub neighbours: Neighbours,
+    pub neighbours: AdjacencyRule,
     /// Whether reasoning, where there is any, comes first.
     pub reasoning_first: bool,
     /// Whether reasoning may come last.
@@ -45,7 +45,7 @@ pub(super) struct Law {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Neighbours {
+pub(super) enum AdjacencyRule {
     /// Any two.
     Any,
     /// Two replies, if one holds reasoning.
@@ -55,7 +55,7 @@ pub(super) enum Neighbours {
 }
 
 static ANTHROPIC: Law = Law {
-    neighbours: Neighbours::Sealed,
+    neighbours: AdjacencyRule::Sealed,
     reasoning_first: true,
     reasoning_last: false,
     name: |name| name.len() <= 128 && word(name),
@@ -76,7 +76,7 @@ static ANTHROPIC: Law = Law {
 };
 
 static OPENAI_RESPONSES: Law = Law {
-    neighbours: Neighbours::Any,
+    neighbours: AdjacencyRule::Any,
     reasoning_first: false,
     reasoning_last: false,
     name: |name| name.len() <= 64 && word(name),
@@ -97,7 +97,7 @@ static OPENAI_RESPONSES: Law = Law {
 };
 
 static OPENAI_CHAT: Law = Law {
-    neighbours: Neighbours::None, // OpenAI itself does not mind, the chat templates of its imitators do.
+    neighbours: AdjacencyRule::None, // OpenAI itself does not mind, the chat templates of its imitators do.
     reasoning_first: false,
     reasoning_last: false,
     name: |name| name.len() <= 64 && word(name),
@@ -118,7 +118,7 @@ static OPENAI_CHAT: Law = Law {
 };
 
 static GEMINI: Law = Law {
-    neighbours: Neighbours::None,
+    neighbours: AdjacencyRule::None,
     reasoning_first: false,
     reasoning_last: true,
     name: |name| {

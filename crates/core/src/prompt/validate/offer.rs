@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use super::{Check, Violation};
+use super::{Check, RequestViolation};
 use crate::prompt::entry::{PromptPart, Role};
 use crate::prompt::request::{Effort, ResponseChain, ToolChoice};
 use crate::prompt::sampling::{Sampling, TakesSampling};
@@ -14,23 +14,23 @@ impl Check<'_> {
     pub(super) fn tools(&mut self) {
         let tools = &self.request.tools;
         let mut names: BTreeSet<&str> = BTreeSet::new();
-        self.expect(tools.len() <= self.law.tools_max, Violation::TooManyTools);
+        self.expect(tools.len() <= self.law.tools_max, RequestViolation::TooManyTools);
         for (tool, spec) in tools.iter().enumerate() {
-            self.expect((self.law.name)(&spec.name), Violation::BadToolName { tool });
-            self.expect(names.insert(&spec.name), Violation::RepeatedTool { tool });
+            self.expect((self.law.name)(&spec.name), RequestViolation::BadToolName { tool });
+            self.expect(names.insert(&spec.name), RequestViolation::RepeatedTool { tool });
             if let (None, Some(why)) = (&spec.provider_defined, self.schema_fault(spec)) {
-                self.found.push(Violation::BadSchema { tool, why });
+                self.found.push(RequestViolation::BadSchema { tool, why });
             }
         }
         let parts = || self.request.entries.iter().flat_map(|entry| &entry.parts);
         let needed = self.law.calls_need_tools && parts().any(|part| matches!(part, PromptPart::Call(_)));
-        self.expect(!needed || !tools.is_empty(), Violation::NoTools);
+        self.expect(!needed || !tools.is_empty(), RequestViolation::NoTools);
         let known = match &self.request.tool_choice {
             ToolChoice::Auto | ToolChoice::None => true,
             ToolChoice::Required => !tools.is_empty(),
             ToolChoice::Tool(name) => names.contains(name.as_str()),
         };
-        self.expect(known, Violation::UnknownChoice);
+        self.expect(known, RequestViolation::UnknownChoice);
     }
 
     fn schema_fault(&self, spec: &ToolSpec) -> Option<&'static str> {
@@ -50,13 +50,13 @@ impl Check<'_> {
 
     pub(super) fn options(&mut self) {
         for (piece, text) in self.request.system.iter().enumerate() {
-            self.expect(!text.trim().is_empty(), Violation::BlankSystem { piece });
+            self.expect(!text.trim().is_empty(), RequestViolation::BlankSystem { piece });
         }
         let forced = matches!(self.request.tool_choice, ToolChoice::Required | ToolChoice::Tool(_));
         let fine = self.law.reasoning_is_free || !forced || !self.request.reasons();
-        self.expect(fine, Violation::ForcedWhileReasoning);
-        self.expect(self.request.max_output > 0, Violation::NoOutput);
-        self.expect(!self.request.background || self.target.background, Violation::NoBackground);
+        self.expect(fine, RequestViolation::ForcedWhileReasoning);
+        self.expect(self.request.max_output > 0, RequestViolation::NoOutput);
+        self.expect(!self.request.background || self.target.background, RequestViolation::NoBackground);
     }
 
     pub(super) fn sampling(&mut self) {
@@ -68,42 +68,42 @@ impl Check<'_> {
             (TakesSampling::Never, _) => true,
         };
         let heat = temperature.is_none_or(|heat| !reasons && (0.0..=self.law.temperature_max).contains(&heat));
-        self.expect(heat, Violation::Sampling { name: "temperature" });
+        self.expect(heat, RequestViolation::Sampling { name: "temperature" });
         let share = top_p.is_none_or(|share| !reasons && (0.0..=1.0).contains(&share));
         let alone = self.law.both_samplers || temperature.is_none() || top_p.is_none();
-        self.expect(share && alone, Violation::Sampling { name: "top_p" });
+        self.expect(share && alone, RequestViolation::Sampling { name: "top_p" });
         let count = top_k.is_none_or(|count| !reasons && self.target.takes_top_k && count >= 1);
-        self.expect(count, Violation::Sampling { name: "top_k" });
-        self.expect(seed.is_none() || self.law.seed, Violation::Sampling { name: "seed" });
+        self.expect(count, RequestViolation::Sampling { name: "top_k" });
+        self.expect(seed.is_none() || self.law.seed, RequestViolation::Sampling { name: "seed" });
         let words = stop.iter().all(|stop| !stop.is_empty() && (self.law.stop_blank || !stop.trim().is_empty()));
         let takes = stop.is_empty() || self.target.takes_stop;
-        self.expect(words && takes && stop.len() <= self.law.stops_max, Violation::Sampling { name: "stop" });
+        self.expect(words && takes && stop.len() <= self.law.stops_max, RequestViolation::Sampling { name: "stop" });
     }
 
     pub(super) fn marks(&mut self) {
         let marks = &self.request.marks;
-        self.expect(marks.count() <= self.law.marks_max, Violation::TooManyMarks);
+        self.expect(marks.count() <= self.law.marks_max, RequestViolation::TooManyMarks);
         let [one, two] = marks.entries;
         let inside = marks.entries.iter().flatten().all(|entry| *entry < self.request.entries.len());
         let apart = one.is_none() || one != two;
         let system = !marks.system || !self.request.system.is_empty();
-        self.expect(inside && apart && system, Violation::MisplacedMark);
+        self.expect(inside && apart && system, RequestViolation::MisplacedMark);
     }
 
     pub(super) fn chain(&mut self) {
         let Some(ResponseChain { response_id, from }) = &self.request.chain else { return };
         let entries = &self.request.entries;
-        self.expect(self.law.chains, Violation::NoChains);
-        self.expect(!response_id.trim().is_empty() && *from < entries.len(), Violation::EmptyChain);
+        self.expect(self.law.chains, RequestViolation::NoChains);
+        self.expect(!response_id.trim().is_empty() && *from < entries.len(), RequestViolation::EmptyChain);
         let role_at = |index: usize| entries.get(index).map(|entry| entry.role);
         let after_reply = from.checked_sub(1).and_then(role_at) == Some(Role::Assistant);
         let is_last = entries.iter().skip(*from).all(|entry| entry.role != Role::Assistant);
-        self.expect(after_reply && is_last, Violation::MisplacedChain);
+        self.expect(after_reply && is_last, RequestViolation::MisplacedChain);
         for (entry, one) in entries.iter().enumerate().skip(*from) {
             for (part, answer) in one.parts.iter().enumerate() {
                 if let PromptPart::Result(result) = answer {
                     let named = !result.provider_id.trim().is_empty();
-                    self.expect(named, Violation::ChainLosesId { entry, part });
+                    self.expect(named, RequestViolation::ChainLosesId { entry, part });
                 }
             }
         }

@@ -1,8 +1,8 @@
 //! Whether a tool can be offered at all.
 //!
-//! A request with a tool that its wire refuses is refused for ever, and with it every turn of the agent. Which wire will
-//! be spoken is not known when a tool is made, and a fallback may change it in the middle of a turn. So a tool must be
-//! one that all of them take, and whoever makes one is told at once.
+//! A request with a tool that its wire refuses is refused for ever, and with it every turn of the agent.
+//! Which wire will be spoken is not known when a tool is made, and a fallback may change it in the middle of
+//! a turn. So a tool must be one that all of them take, and it is checked when it is made.
 
 use crate::ids::ModelId;
 use crate::prompt::entry::{PromptEntry, PromptPart, Role};
@@ -10,7 +10,7 @@ use crate::prompt::request::Request;
 use crate::prompt::schema::ToolSpec;
 use crate::prompt::target::{Target, WireFormat};
 
-use super::{Violation, validate};
+use super::{RequestViolation, validate};
 
 /// Why a tool cannot be offered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -47,8 +47,8 @@ fn taken_by(wire: WireFormat, spec: &ToolSpec) -> Result<(), NotOfferable> {
         WireFormat::Gemini => "Gemini",
     };
     let found = refused.into_iter().find_map(|violation| match violation {
-        Violation::BadToolName { .. } => Some(NotOfferable::Name(name)),
-        Violation::BadSchema { why, .. } => Some(NotOfferable::Schema(name, why)),
+        RequestViolation::BadToolName { .. } => Some(NotOfferable::Name(name)),
+        RequestViolation::BadSchema { why, .. } => Some(NotOfferable::Schema(name, why)),
         _ => None,
     });
     found.map_or(Ok(()), Err)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, json};
 
-use super::Violation::{self, *};
+use super::RequestViolation::{self, *};
 use crate::message::{Meta, Seal, Text};
 use crate::prompt::{
     CacheMarks, Effort, HostedCall, HostedResult, PromptCall, PromptEntry, PromptFile, PromptMedia, PromptPart,
@@ -50,7 +50,7 @@ impl Case {
         Self { target, entries, request: Request { marks, ..request } }
     }
 
-    fn violations(self) -> Vec<Violation> {
+    fn violations(self) -> Vec<RequestViolation> {
         let request = Request { entries: self.entries.into(), ..self.request };
         validate(&request, &self.target).err().unwrap_or_default()
     }
@@ -122,7 +122,7 @@ type Break = fn(&mut Case);
 use WireFormat::{Anthropic as A, Gemini as G, OpenAiChat as C, OpenAiResponses as R};
 
 /// Every rule about entries, with a request that breaks it and nothing else.
-const ENTRIES: &[(WireFormat, Violation, Break)] = &[
+const ENTRIES: &[(WireFormat, RequestViolation, Break)] = &[
     (A, OtherWire, |case| case.request.wire = WireFormat::Gemini),
     (A, OtherProvider, |case| case.request.model = "q/m".parse().unwrap()),
     (A, NoEntries, |case| case.cut(0)),
@@ -189,7 +189,7 @@ const ENTRIES: &[(WireFormat, Violation, Break)] = &[
     }),
 ];
 
-const PAIRS: &[(WireFormat, Violation, Break)] = &[
+const PAIRS: &[(WireFormat, RequestViolation, Break)] = &[
     (A, BadId { entry: 1, part: 2 }, |case| {
         of!(case, 1, 2, Call).id = "call 1".into();
         of!(case, 2, 0, Result).id = "call 1".into();
@@ -234,7 +234,7 @@ const PAIRS: &[(WireFormat, Violation, Break)] = &[
     (A, HostedUnpaired { entry: 4, part: 1 }, |case| of!(case, 4, 1, HostedResult).tool = "web_fetch".into()),
 ];
 
-const OFFERS: &[(WireFormat, Violation, Break)] = &[
+const OFFERS: &[(WireFormat, RequestViolation, Break)] = &[
     (A, BlankSystem { piece: 1 }, |case| case.request.system.push("\t".into())),
     (C, TooManyTools, |case| {
         let tool = |n| ToolSpec::new(format!("t{n}"), "", json!({}));
@@ -285,19 +285,19 @@ const OFFERS: &[(WireFormat, Violation, Break)] = &[
         case.request.effort = Some(Effort::Minimal);
     }),
     (A, NoOutput, |case| case.request.max_output = 0),
-    (A, Violation::Sampling { name: "temperature" }, |case| case.request.sampling.temperature = Some(1.1)),
-    (R, Violation::Sampling { name: "temperature" }, |case| {
+    (A, RequestViolation::Sampling { name: "temperature" }, |case| case.request.sampling.temperature = Some(1.1)),
+    (R, RequestViolation::Sampling { name: "temperature" }, |case| {
         case.target.takes_sampling = TakesSampling::IfNotReasoning;
         case.request.sampling.temperature = Some(0.5);
     }),
-    (A, Violation::Sampling { name: "top_p" }, |case| {
+    (A, RequestViolation::Sampling { name: "top_p" }, |case| {
         case.request.sampling.temperature = Some(0.5);
         case.request.sampling.top_p = Some(0.5);
     }),
-    (R, Violation::Sampling { name: "top_k" }, |case| case.request.sampling.top_k = Some(9)),
-    (A, Violation::Sampling { name: "seed" }, |case| case.request.sampling.seed = Some(9)),
-    (A, Violation::Sampling { name: "stop" }, |case| case.request.sampling.stop = vec!["\n".into()]),
-    (R, Violation::Sampling { name: "stop" }, |case| case.request.sampling.stop = vec!["END".into()]),
+    (R, RequestViolation::Sampling { name: "top_k" }, |case| case.request.sampling.top_k = Some(9)),
+    (A, RequestViolation::Sampling { name: "seed" }, |case| case.request.sampling.seed = Some(9)),
+    (A, RequestViolation::Sampling { name: "stop" }, |case| case.request.sampling.stop = vec!["\n".into()]),
+    (R, RequestViolation::Sampling { name: "stop" }, |case| case.request.sampling.stop = vec!["END".into()]),
     (A, NoBackground, |case| case.request.background = true),
     (R, TooManyMarks, |case| case.request.marks.entries = [None, Some(0)]),
     (A, MisplacedMark, |case| case.request.marks.entries = [Some(5), Some(6)]),
@@ -315,7 +315,7 @@ const OFFERS: &[(WireFormat, Violation, Break)] = &[
     }),
 ];
 
-fn cases() -> impl Iterator<Item = &'static (WireFormat, Violation, Break)> {
+fn cases() -> impl Iterator<Item = &'static (WireFormat, RequestViolation, Break)> {
     ENTRIES.iter().chain(PAIRS).chain(OFFERS)
 }
 

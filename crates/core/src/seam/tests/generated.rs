@@ -1,6 +1,6 @@
 //! Answers that break and go on in every way models do, by the ten thousand. What is read in the end is the answer, whole.
 
-use super::super::fence::Fence;
+use super::super::fence::CodeFence;
 use super::super::*;
 use super::texts::{PLAIN, REPEATING};
 
@@ -143,7 +143,7 @@ fn play(whole: &str, shapes: &[Shape], light: bool, dice: &mut Dice) -> String {
         let again = if is_plain_repeat(again, &shown) { again } else { "" };
         // Behind a finished sentence one that is like another may well be meant.
         let words = again.split_whitespace().count();
-        let is_code = Fence::open_at_end(&shown).is_some() && from > 0; // Records of one shape differ in a word.
+        let is_code = CodeFence::open_at_end(&shown).is_some() && from > 0; // Records of one shape differ in a word.
         let light = light
             && words >= 12
             && !is_code
@@ -168,7 +168,7 @@ fn play(whole: &str, shapes: &[Shape], light: bool, dice: &mut Dice) -> String {
 fn is_plain_repeat(again: &str, shown: &str) -> bool {
     let weight = glyph::weigh(again);
     let points_min = match () {
-        () if Fence::open_at_end(shown).is_some() || again.contains('|') => evidence::SURE_MIN,
+        () if CodeFence::open_at_end(shown).is_some() || again.contains('|') => evidence::SURE_MIN,
         () => evidence::CODE_MIN,
     };
     glyph::is_name(again.trim()) || (weight.words >= 3 && weight.points >= points_min)

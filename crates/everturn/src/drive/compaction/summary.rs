@@ -236,7 +236,7 @@ fn newest_words(session: &ChatSession, fitting: &Fitting, source: SummarySource)
 }
 
 fn newest_words_of(session: &ChatSession, messages: &[Arc<Message>]) -> Vec<Part> {
-    let shown = |id, parts: &[Part]| if id > session.chat.unseen { parts.to_vec() } else { told_of(parts) };
+    let shown = |id, parts: &[Part]| if id > session.chat.media_hidden_until { parts.to_vec() } else { told_of(parts) };
     let said = |message: &Arc<Message>| match &message.body {
         Body::User(parts) => shown(message.id, parts),
         Body::Summary(summary) => shown(message.id, &summary.newest_user),

@@ -15,7 +15,7 @@ use everturn_core::error::{Cause, ErrorKind, ProviderError};
 use everturn_core::message::Stop;
 use everturn_core::prompt::Request;
 use everturn_core::view::JournalRow;
-use everturn_providers::{Frames, Provider};
+use everturn_providers::{FrameStream, Provider};
 use everturn_stores::{AppendRight, Store, StoreError, StoreExt as _, WriteError};
 use futures_util::StreamExt as _;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -158,7 +158,7 @@ impl Attempt {
 
     async fn pump(
         &mut self,
-        mut frames: Frames,
+        mut frames: FrameStream,
         batch: &mut Batch,
         pending: &mut PendingAppend<'_>,
         started: Instant,
@@ -223,7 +223,7 @@ impl Attempt {
         &mut self,
         pending: &mut PendingAppend<'_>,
         batch: &mut Batch,
-        frames: &mut Frames,
+        frames: &mut FrameStream,
         end: &mut Option<EndOfStream>,
     ) -> Result<(), WriteError> {
         let windows = self.windows;
@@ -299,7 +299,7 @@ impl Attempt {
     }
 }
 
-async fn open(provider: &dyn Provider, model: &str, opening: StreamOpening) -> Result<Frames, ProviderError> {
+async fn open(provider: &dyn Provider, model: &str, opening: StreamOpening) -> Result<FrameStream, ProviderError> {
     match opening {
         StreamOpening::Ask(request) => provider.open(*request).await,
         StreamOpening::Reattach(handle) => provider.reattach(model, &handle).await,

@@ -56,7 +56,7 @@ pub(crate) fn cancel_abandoned(
 /// Whether a fact says that the rest of a generation will not be read although it may still go on.
 fn abandons(fact: &Fact) -> bool {
     match fact {
-        Fact::Attempted(row, tried) if !tried.owed => match row.outcome {
+        Fact::Attempted(row, tried) if !tried.unbilled_attempt => match row.outcome {
             AttemptOutcome::Answered | AttemptOutcome::Broke(Cause::ErrorFinish, _) => false,
             AttemptOutcome::Broke(..) | AttemptOutcome::Interrupted | AttemptOutcome::Lost => true,
         },

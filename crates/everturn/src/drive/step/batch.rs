@@ -11,7 +11,7 @@ use everturn_core::draft::Draft;
 use everturn_core::error::ProviderError;
 use everturn_core::message::{Stop, text_of};
 use everturn_core::seam::{Joined, Joiner};
-use everturn_providers::{Frame, Frames};
+use everturn_providers::{Frame, FrameStream};
 use futures_util::{FutureExt as _, StreamExt as _};
 
 use crate::drive::step::attempt::{StreamOpening, Windows};
@@ -58,7 +58,7 @@ impl Batch {
     pub(crate) fn gather(
         &mut self,
         frame: Option<Result<Frame, ProviderError>>,
-        frames: &mut Frames,
+        frames: &mut FrameStream,
         windows: Windows,
     ) -> Option<EndOfStream> {
         let mut next = Some(frame);

@@ -59,7 +59,7 @@ pub(crate) fn end_attempt(
     let ended = session.step.ended_at(session.now());
     let began_at = if is_unrecorded { draft.current_began() } else { ended };
     let spent = spent(session, outcome, ended.since(draft.newest_at()), spend.total());
-    let tried = StepAttempts { attempts: began.number, spent, owed: false, ..session.chat.tried };
+    let tried = StepAttempts { attempts: began.number, spent, unbilled_attempt: false, ..session.chat.tried };
     let row = AttemptRecord {
         step: draft.step(),
         number: began.number,

@@ -70,10 +70,10 @@ fn decide(broken: &Break<'_>, limits: &RetryLimits, jitter: f64) -> Decision {
             return Decision::MakeRoom;
         }
         if sent.chain && may_be_chain(error, draft) {
-            return Decision::AskAgain(StepAttempts { unchained: true, ..*tried });
+            return Decision::AskAgain(StepAttempts { without_chain: true, ..*tried });
         }
         if sent.media && may_be_media(error) {
-            return Decision::AskAgain(StepAttempts { blind: true, ..*tried });
+            return Decision::AskAgain(StepAttempts { without_media: true, ..*tried });
         }
     }
     let verdict = retry::decide(error.retry, spent, limits, jitter);
@@ -88,9 +88,12 @@ fn decide(broken: &Break<'_>, limits: &RetryLimits, jitter: f64) -> Decision {
         (Recovery::Salvage { retract }, ..) if error.is_broken_stream() || error.cause == Cause::Refused => {
             Decision::Salvage { retract }
         }
-        (Recovery::FallBack { .. }, _, Some(next)) => {
-            Decision::AskAgain(StepAttempts { attempts: tried.attempts, spent: spent.anew(), owed: false, ..next })
-        }
+        (Recovery::FallBack { .. }, _, Some(next)) => Decision::AskAgain(StepAttempts {
+            attempts: tried.attempts,
+            spent: spent.anew(),
+            unbilled_attempt: false,
+            ..next
+        }),
         (Recovery::Reattach(_), RetryDecision::Wait(span), _) => Decision::Wait { span, generation: Generation::Same },
         (Recovery::Continue { .. } | Recovery::Restart, RetryDecision::Wait(span), _) => {
             Decision::Wait { span, generation: Generation::Another }
@@ -147,7 +150,7 @@ async fn wait(
         row.tally = Default::default();
         row.spend = Default::default();
         tried.spent.cost = session.chat.tried.spent.cost;
-        tried.owed = true;
+        tried.unbilled_attempt = true;
     }
     tried.spent = tried.spent.waited(span);
     let wait = (error.retry != Retry::Now).then(|| wait_fact(session.now() + span, error, tried.attempts));

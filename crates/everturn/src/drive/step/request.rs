@@ -35,7 +35,7 @@ pub(crate) struct Prepared {
 /// Prepares the transcript for a model. The measure of tokens is calibrated whenever the prompt is made anew.
 pub(crate) fn prepare(session: &mut ChatSession, fitting: &mut Fitting, target: ModelTarget) -> Prepared {
     let hidden_until = session.media_hidden_until();
-    let chains = session.env.agent.chaining == Chaining::On && !session.chat.tried.unchained;
+    let chains = session.env.agent.chaining == Chaining::On && !session.chat.tried.without_chain;
     let read = |prompt: &everturn_core::prompt::Prompt| {
         let chain = if chains { prompt.chain(&target.model) } else { None };
         (prompt.entries(), chain)

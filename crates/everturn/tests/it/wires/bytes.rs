@@ -8,7 +8,7 @@ use std::sync::Arc;
 use everturn::core::chat::TurnEnd;
 use everturn::stores::Memory;
 use everturn::{Builder, Engine};
-use everturn_understudy::http::{Options, Server};
+use everturn_understudy::http::{UnderstudyOptions, UnderstudyServer};
 use futures_util::future::join_all;
 
 use super::case::{WHOLE, counting, limits, numbers};
@@ -24,7 +24,7 @@ const BREAKS: [&str; 3] = ["reset", "truncate", "cut"];
 
 /// Plays one answer for every byte at which it can break.
 async fn broken_everywhere(way: Way) {
-    let server = Server::start(counting(Vec::new()), Options::default()).await.unwrap();
+    let server = UnderstudyServer::start(counting(Vec::new()), UnderstudyOptions::default()).await.unwrap();
     let bytes: Vec<usize> = BYTES.step_by(STEP).collect();
     let model = |byte: usize| format!("{}-faults:{}-at-byte@{byte}x1", way.model(), BREAKS[byte / STEP % BREAKS.len()]);
     let agents = |builder: Builder, byte: &usize| builder.agent(byte.to_string(), way.agent(&model(*byte), limits()));

@@ -11,7 +11,7 @@ use everturn::core::view::{Event, View};
 use everturn::providers::http::Http;
 use everturn::{ChatHandle, Engine};
 use everturn_understudy::Understudy;
-use everturn_understudy::http::{Logged, Options, Server};
+use everturn_understudy::http::{Logged, UnderstudyOptions, UnderstudyServer};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::OnceCell;
 
@@ -71,8 +71,8 @@ pub struct Stage {
     engine: Engine,
     pub chat: ChatHandle,
     understudy: Understudy,
-    server: OnceCell<Server>,
-    options: Options,
+    server: OnceCell<UnderstudyServer>,
+    options: UnderstudyOptions,
     comes: bool,
     /// Keeps the port of a server that is not there yet.
     _held: Held,
@@ -81,13 +81,17 @@ pub struct Stage {
 impl Stage {
     pub async fn set(case: &Case, way: Way, understudy: Understudy, sockets: &Sockets) -> Self {
         let faults = case.faults.split('+').filter(|fault| !fault.is_empty()).map(|fault| fault.parse().unwrap());
-        let mut options = Options { faults: faults.collect(), kept_len_max: case.kept_len_max, ..Options::default() };
+        let mut options = UnderstudyOptions {
+            faults: faults.collect(),
+            kept_len_max: case.kept_len_max,
+            ..UnderstudyOptions::default()
+        };
         let (mut held, server) = (Held::default(), OnceCell::new());
         let mut address = match case.place {
             Place::Later | Place::Gone => held.bind(),
             Place::Full => held.fill().await,
             Place::There | Place::Secure | Place::Nameless | Place::Behind(_) => {
-                let started = Server::start(understudy.clone(), options.clone()).await.unwrap();
+                let started = UnderstudyServer::start(understudy.clone(), options.clone()).await.unwrap();
                 let address = started.address();
                 server.set(started).unwrap();
                 address
@@ -117,7 +121,7 @@ impl Stage {
     }
 
     pub fn requests(&self) -> Vec<Logged> {
-        self.server.get().map(Server::requests).unwrap_or_default()
+        self.server.get().map(UnderstudyServer::requests).unwrap_or_default()
     }
 
     /// Says something, and watches until the chat rests.
@@ -134,7 +138,7 @@ impl Stage {
             trace.see(&event);
             let waits = matches!(&event, Event::Standing(standing) if standing.retry.is_some());
             if waits && self.comes && self.server.get().is_none() {
-                let started = Server::start(self.understudy.clone(), self.options.clone()).await.unwrap();
+                let started = UnderstudyServer::start(self.understudy.clone(), self.options.clone()).await.unwrap();
                 self.server.set(started).unwrap();
             }
             let said = view.draft.as_ref().map(|draft| text_of(draft.parts())).unwrap_or_default();

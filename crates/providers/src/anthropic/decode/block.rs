@@ -40,13 +40,13 @@ enum Kind {
     },
     /// Everything came with the start.
     Done,
-    /// A kind that nobody knows.
+    /// An unknown kind.
     Odd,
 }
 
 /// Calls of the provider's own tools, so that results find them.
 #[derive(Debug, Default)]
-pub(super) struct Calls(Vec<HostedCall>);
+pub(super) struct HostedCalls(Vec<HostedCall>);
 
 #[derive(Debug)]
 struct HostedCall {
@@ -65,7 +65,7 @@ impl Block {
         index: u32,
         mut block: Map<String, Value>,
         provider: &str,
-        calls: &mut Calls,
+        calls: &mut HostedCalls,
         odd: &mut Odd,
         out: &mut Vec<Frame>,
     ) -> Self {
@@ -196,7 +196,7 @@ impl Kind {
         block: &mut Map<String, Value>,
         run_by: RunBy,
         provider: &str,
-        calls: &mut Calls,
+        calls: &mut HostedCalls,
         out: &mut Vec<Frame>,
     ) -> Self {
         let (id, tool) = (text(block, "id"), text(block, "name"));
@@ -214,7 +214,7 @@ impl Kind {
         tool: String,
         block: &mut Map<String, Value>,
         provider: &str,
-        calls: &Calls,
+        calls: &HostedCalls,
         out: &mut Vec<Frame>,
     ) -> Self {
         let id = text(block, "tool_use_id");

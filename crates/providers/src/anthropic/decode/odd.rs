@@ -1,7 +1,7 @@
-//! What nobody knows yet.
+//! Unknown events and blocks.
 //!
-//! A provider may send kinds of things that did not exist when this was written. They must not fail an answer, and they
-//! must not vanish; nor may a peer fill our memory with them.
+//! A provider may send kinds that did not exist when this was written. They must not fail an answer, and they
+//! must not vanish; nor may they fill the memory.
 
 use everturn_core::delta::Delta;
 use serde_json::Value;

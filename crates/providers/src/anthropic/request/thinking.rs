@@ -19,7 +19,7 @@ pub(super) struct Thought<'a> {
     pub beta: Option<&'static str>,
 }
 
-/// Needed to say what happens to thinking whose past has changed.
+/// Needed to say what happens to thinking after earlier messages changed.
 const BINDING_BETA: &str = "thinking-binding-controls-2026-08-01";
 
 /// The least a model can be given to think with.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::wire::cuts;
+use crate::tests::cuts;
 
 /// A stream means the same in any pieces, and no part of it passes for the whole.
 pub(super) fn check(name: &str, text: &str) {

@@ -122,7 +122,7 @@ fn a_search() {
     );
 }
 
-/// A search that failed, a tool of a server elsewhere, and a result whose call nobody saw.
+/// A search that failed, a tool of a remote server, and a result without a call.
 #[test]
 fn other_tools_of_the_provider() {
     check(
@@ -234,7 +234,7 @@ fn a_pause_is_no_answer() {
     assert_eq!((error(&paused).is_broken_stream(), error(&paused).retry), (true, Retry::Now));
 }
 
-/// P17: what nobody knows is kept and fails nothing, and no text is torn apart by it.
+/// P17: unknown blocks are kept and fail nothing, and they do not split text.
 #[test]
 fn unheard_of_things_are_kept() {
     check(

@@ -3,7 +3,7 @@ use everturn_core::ids::Timestamp;
 use everturn_core::message::Stop;
 use serde_json::{Value, json};
 
-use crate::anthropic::classify::{Ending, ending, of_event};
+use crate::anthropic::classify::{StopMeaning, ending, of_event};
 use crate::classify::{Evidence, classify};
 
 /// The errors of the API, as its documents list them, and what becomes of each.
@@ -54,7 +54,7 @@ fn every_documented_error_has_its_kind() {
     }
 }
 
-/// The same in the middle of a stream, where there is no status: what is the server's trouble can be carried on.
+/// Errors in the middle of a stream, without a status: a server error can be recovered.
 #[test]
 fn errors_in_a_stream_are_known_by_name() {
     let table = [
@@ -77,26 +77,26 @@ fn errors_in_a_stream_are_known_by_name() {
     }
 }
 
-/// P28: every stop reason is decided, also those that nobody knows yet.
+/// P28: every stop reason is decided, unknown ones too.
 #[test]
 fn every_stop_reason_is_decided() {
     let filtered = |category: &str, detail: &str| Stop::Filtered { category: category.into(), detail: detail.into() };
     let table = [
-        ("end_turn", Ending::Over(Stop::End)),
-        ("stop_sequence", Ending::Over(Stop::End)),
-        ("tool_use", Ending::Over(Stop::ToolUse)),
-        ("max_tokens", Ending::Over(Stop::Length)),
-        ("model_context_window_exceeded", Ending::Over(Stop::Length)),
-        ("refusal", Ending::Over(filtered("", ""))),
-        ("pause_turn", Ending::Paused),
-        ("compaction", Ending::Over(Stop::End)),
-        ("", Ending::Over(Stop::End)),
+        ("end_turn", StopMeaning::Over(Stop::End)),
+        ("stop_sequence", StopMeaning::Over(Stop::End)),
+        ("tool_use", StopMeaning::Over(Stop::ToolUse)),
+        ("max_tokens", StopMeaning::Over(Stop::Length)),
+        ("model_context_window_exceeded", StopMeaning::Over(Stop::Length)),
+        ("refusal", StopMeaning::Over(filtered("", ""))),
+        ("pause_turn", StopMeaning::Paused),
+        ("compaction", StopMeaning::Over(Stop::End)),
+        ("", StopMeaning::Over(Stop::End)),
     ];
     for (reason, expected) in table {
         assert_eq!(ending(reason, None), expected, "{reason}");
     }
     let details = json!({"type": "refusal", "category": "bio", "explanation": "no"});
-    assert_eq!(ending("refusal", Some(&details)), Ending::Over(filtered("bio", "no")));
+    assert_eq!(ending("refusal", Some(&details)), StopMeaning::Over(filtered("bio", "no")));
     let nulls = json!({"type": "refusal", "category": null, "explanation": null});
-    assert_eq!(ending("refusal", Some(&nulls)), Ending::Over(filtered("", "")));
+    assert_eq!(ending("refusal", Some(&nulls)), StopMeaning::Over(filtered("", "")));
 }

@@ -84,7 +84,7 @@ fn unmarked(mut block: Value) -> Value {
 /// Thinking to the byte, searches, results, citations and calls: everything is sent back as it came, but for the ids of
 /// our own calls, which a prompt counts itself.
 #[test]
-fn what_came_goes_back_as_it_came() {
+fn blocks_go_back_as_they_came() {
     for name in ["text", "thinking_and_tools", "omitted_thinking", "web_search"] {
         let stream = fixture(name);
         let mut calls = 0;
@@ -102,7 +102,7 @@ fn what_came_goes_back_as_it_came() {
 
 /// A tool that cannot be sent back is told in words; the failed search, which can, is sent.
 #[test]
-fn what_cannot_go_back_is_told() {
+fn blocks_that_cannot_go_back_are_put_into_words() {
     let sent = sent_back(fixture("search_failed"));
     let kinds: Vec<_> = sent.iter().map(|block| block["type"].as_str().unwrap()).collect();
     assert_eq!(kinds[..2], ["server_tool_use", "web_search_tool_result"]);

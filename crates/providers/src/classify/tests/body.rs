@@ -2,8 +2,8 @@ use serde_json::json;
 
 use super::*;
 
-fn read(body: &str) -> Said {
-    Said::read(body.as_bytes())
+fn read(body: &str) -> ErrorText {
+    ErrorText::read(body.as_bytes())
 }
 
 /// CE19: the message nearest to the cause, in every wrapping that is known.
@@ -50,7 +50,7 @@ fn the_message_is_found_in_its_wrapping() {
 #[test]
 fn a_page_of_html_says_nothing() {
     for page in ["<html><body>502 Bad Gateway</body></html>", "\n <!DOCTYPE html>\n<p>prompt is too long", "<?xml?>"] {
-        assert_eq!(read(page), Said::default());
+        assert_eq!(read(page), ErrorText::default());
         let error = answer("anthropic", 502, page);
         assert_eq!((told(&error), error.detail.as_str()), ((ErrorKind::Timeout, Retry::Backoff), ""));
     }
@@ -60,7 +60,7 @@ fn a_page_of_html_says_nothing() {
 #[test]
 fn names_and_codes_are_found_in_their_fields() {
     let said = |body: serde_json::Value| {
-        let said = Said::of_json(&body);
+        let said = ErrorText::of_json(&body);
         (said.name, said.code, said.status)
     };
     let told = |name: &str, code: &str, status| (name.to_owned(), code.to_owned(), status);
@@ -103,12 +103,12 @@ fn a_body_is_read_to_a_bound() {
 #[test]
 fn depth_is_bounded() {
     let deep = "[".repeat(50_000) + &"]".repeat(50_000);
-    assert_eq!(read(&deep), Said::default());
+    assert_eq!(read(&deep), ErrorText::default());
     let mut nested = json!({"message": "innermost"});
     for _ in 0..20 {
         nested = json!({ "error": nested });
     }
-    assert_eq!(Said::of_json(&nested), Said::default());
+    assert_eq!(ErrorText::of_json(&nested), ErrorText::default());
     let mut text = json!({"message": "innermost"}).to_string();
     for _ in 0..6 {
         text = json!({ "message": text }).to_string();

@@ -4,7 +4,7 @@ use everturn_core::error::ErrorKind::{
 };
 use serde_json::json;
 
-use super::super::signs::Family::{self, Anthropic, Any, Bedrock, Google, OpenAi};
+use super::super::signs::ErrorDialect::{self, Anthropic, Any, Bedrock, Google, OpenAi};
 use super::super::signs::{NAMES, PHRASES, Sign};
 use super::*;
 
@@ -30,7 +30,7 @@ fn every_name_is_recognised() {
 fn every_phrase_is_recognised() {
     for phrase in PHRASES {
         let message = format!("Sorry: {}.", phrase.pieces.join(" 9000 ").to_uppercase());
-        let said = Said { name: "invalid_request_error".into(), message, ..Said::default() };
+        let said = ErrorText { name: "invalid_request_error".into(), message, ..ErrorText::default() };
         assert_eq!(signs::read(Any, Some(400), &said), phrase.sign, "{said:?}");
         for family in [Anthropic, OpenAi, Google, Bedrock] {
             let expected = if phrase.families.contains(&family) { phrase.sign } else { Sign::Refused };
@@ -38,7 +38,7 @@ fn every_phrase_is_recognised() {
         }
     }
     let families = ["Anthropic", "openai", "azure", "google", "gemini", "vertex", "bedrock", "openrouter", ""];
-    let of = families.map(Family::of);
+    let of = families.map(ErrorDialect::of);
     assert_eq!(of, [Anthropic, OpenAi, OpenAi, Google, Google, Google, Bedrock, Any, Any]);
 }
 

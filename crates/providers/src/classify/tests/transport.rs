@@ -10,7 +10,7 @@ fn http2(code: u32, by: Side) -> ProviderError {
 
 /// CE12, P1–P3, P11: before an answer began, everything is "cannot be reached"; a bad certificate is tried once more.
 #[test]
-fn what_cannot_be_reached_is_tried_again() {
+fn an_unreachable_provider_is_retried() {
     let cases = [
         (Transport::Connect, Retry::Backoff, Cause::Refused),
         (Transport::Dns, Retry::Backoff, Cause::Refused),
@@ -28,9 +28,9 @@ fn what_cannot_be_reached_is_tried_again() {
     }
 }
 
-/// P26: whoever does not speak HTTP is not the provider; what is damaged on the way may be.
+/// P26: a peer that does not speak HTTP is not the provider; a damaged response may be from it.
 #[test]
-fn what_is_not_http_is_not_the_protocol() {
+fn a_peer_without_http_is_malformed() {
     let error = broke(Phase::Opening, Transport::Foreign);
     assert_eq!((told(&error), error.cause), ((ErrorKind::Malformed, Retry::Backoff), Cause::Malformed));
     let error = broke(Phase::Streaming, Transport::Foreign);

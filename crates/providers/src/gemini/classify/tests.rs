@@ -6,8 +6,8 @@ use serde_json::json;
 
 use super::*;
 
-fn ending(reason: &str, message: &str) -> Ending {
-    Ending { reason: reason.into(), message: message.into(), ..Ending::default() }
+fn ending(reason: &str, message: &str) -> GeminiEnding {
+    GeminiEnding { reason: reason.into(), message: message.into(), ..GeminiEnding::default() }
 }
 
 fn told(result: &Result<Stop, ProviderError>) -> String {
@@ -24,7 +24,7 @@ fn every_finish_reason_is_decided() {
     let table: String = reasons
         .map(|reason| {
             let (plain, calling) = (ending(reason, ""), ending(reason, "because"));
-            let (plain, calling) = (plain.stop("google", Calls::None), calling.stop("google", Calls::Some));
+            let (plain, calling) = (plain.stop("google", ClientCalls::None), calling.stop("google", ClientCalls::Some));
             let (plain, calling) = (told(&plain), told(&calling).replace("detail: \"because\"", "detail: \"\""));
             let both = if plain == calling { plain } else { format!("{plain}, with calls {calling}") };
             format!("{reason}: {both}\n")
@@ -62,11 +62,11 @@ fn every_finish_reason_is_decided() {
 #[test]
 fn a_failed_ending_is_a_broken_stream() {
     let error =
-        ending("MALFORMED_FUNCTION_CALL", "Malformed function call: f(").stop("google", Calls::None).unwrap_err();
+        ending("MALFORMED_FUNCTION_CALL", "Malformed function call: f(").stop("google", ClientCalls::None).unwrap_err();
     assert!(error.is_broken_stream());
     assert_eq!(error.detail, "Malformed function call: f(");
     assert_eq!(error.to_string(), "Google broke off before its answer was complete; try again");
-    let ours = ending("MISSING_THOUGHT_SIGNATURE", "").stop("google", Calls::None).unwrap_err();
+    let ours = ending("MISSING_THOUGHT_SIGNATURE", "").stop("google", ClientCalls::None).unwrap_err();
     assert!(!ours.is_broken_stream());
     assert_eq!(ours.detail, "MISSING_THOUGHT_SIGNATURE");
 }
@@ -75,15 +75,15 @@ fn a_failed_ending_is_a_broken_stream() {
 #[test]
 fn a_blocked_question_is_withheld_whatever_the_reason() {
     for reason in ["SAFETY", "OTHER", "BLOCKLIST", "STOP", "JAILBREAK"] {
-        let blocked = Ending { of: Judged::Question, ..ending(reason, "no") };
+        let blocked = GeminiEnding { of: Judged::Question, ..ending(reason, "no") };
         let category = reason.to_ascii_lowercase();
-        assert_eq!(blocked.stop("google", Calls::None), Ok(Stop::Filtered { category, detail: "no".into() }));
+        assert_eq!(blocked.stop("google", ClientCalls::None), Ok(Stop::Filtered { category, detail: "no".into() }));
     }
     let rating = |category: &str, blocked| Rating { category: Some(category.into()), blocked };
     let ratings = vec![rating("HARM_CATEGORY_HARASSMENT", None), rating("HARM_CATEGORY_HATE_SPEECH", Some(true))];
-    let rated = Ending { ratings, ..ending("SAFETY", "") };
+    let rated = GeminiEnding { ratings, ..ending("SAFETY", "") };
     let category = "hate_speech".to_owned();
-    assert_eq!(rated.stop("google", Calls::None), Ok(Stop::Filtered { category, detail: String::new() }));
+    assert_eq!(rated.stop("google", ClientCalls::None), Ok(Stop::Filtered { category, detail: String::new() }));
 }
 
 fn google(code: u16, status: &str, message: &str, details: &Value) -> Vec<u8> {
@@ -169,7 +169,7 @@ fn refusals_that_pass() {
     .assert_eq(&table);
 }
 
-/// The same errors inside a stream have no status but their own.
+/// Errors inside a stream have no HTTP status, only their own.
 #[test]
 fn an_error_in_the_stream_keeps_its_delay() {
     let details = json!([{ "@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "7.5s" }]);

@@ -6,11 +6,11 @@ use serde_json::value::RawValue;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Chunk<'a> {
+pub(super) struct GeminiChunk<'a> {
     #[serde(borrow)]
     pub(super) candidates: Option<Vec<Candidate<'a>>>,
     pub(super) prompt_feedback: Option<Feedback>,
-    pub(super) usage_metadata: Option<Counts>,
+    pub(super) usage_metadata: Option<UsageMetadata>,
     pub(super) response_id: Option<String>,
     pub(super) model_version: Option<String>,
 }
@@ -33,12 +33,12 @@ pub(super) struct Candidate<'a> {
 #[derive(Deserialize)]
 pub(super) struct Content<'a> {
     #[serde(borrow)]
-    pub(super) parts: Option<Vec<Part<'a>>>,
+    pub(super) parts: Option<Vec<GeminiPart<'a>>>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Part<'a> {
+pub(super) struct GeminiPart<'a> {
     pub(super) text: Option<String>,
     pub(super) thought: Option<bool>,
     pub(super) thought_signature: Option<String>,
@@ -50,7 +50,7 @@ pub(super) struct Part<'a> {
     #[serde(borrow)]
     pub(super) executable_code: Option<&'a RawValue>,
     pub(super) code_execution_result: Option<Value>,
-    pub(super) inline_data: Option<Blob>,
+    pub(super) inline_data: Option<InlineData>,
 }
 
 #[derive(Deserialize)]
@@ -84,7 +84,7 @@ pub(super) struct ToolResponse {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Blob {
+pub(super) struct InlineData {
     pub(super) mime_type: Option<String>,
     pub(super) data: Option<String>,
 }
@@ -106,7 +106,7 @@ pub(in super::super) struct Rating {
 /// Token counts, each of which may be anything.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Counts {
+pub(super) struct UsageMetadata {
     pub(super) prompt_token_count: Option<Value>,
     pub(super) cached_content_token_count: Option<Value>,
     pub(super) tool_use_prompt_token_count: Option<Value>,

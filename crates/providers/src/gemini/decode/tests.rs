@@ -6,7 +6,7 @@ use everturn_core::message::Part;
 use expect_test::expect_file;
 
 use super::*;
-use crate::wire::cuts;
+use crate::tests::cuts;
 
 /// Every fixture, what it decodes to, and every way it can be cut.
 macro_rules! fixtures {
@@ -40,7 +40,7 @@ fixtures! {
     the_unknown_is_kept_or_passed_over: "unknown",
 }
 
-fn told(frames: &[&str]) -> cuts::Told {
+fn told(frames: &[&str]) -> cuts::Decoded {
     let bytes: String = frames.iter().map(|frame| format!("data: {frame}\n\n")).collect();
     cuts::told([bytes.as_bytes()], GenerateContent::new("google"))
 }
@@ -56,8 +56,8 @@ fn draft(frames: &[Frame]) -> Draft {
     draft
 }
 
-/// Thousands of parts that nobody knows are kept each as it came. The chunk is not read again for every one of them: that
-/// would take minutes.
+/// Thousands of unknown parts are each kept as they came. The chunk is not parsed again for every one of
+/// them: that would take minutes.
 #[test]
 fn many_unknown_parts_are_kept() {
     let parts: Vec<Value> = (0..12_000).map(|nth| json!({ "hologram": nth })).collect();

@@ -1,11 +1,11 @@
-//! How far an interaction was read.
+//! The cursor of an interaction.
 //!
-//! Google's cursor is the id of the last event. Whoever reads on begins in the middle, though, where an event says only
-//! that step 3 is over, not what step 3 was. So our cursor holds that as well.
+//! Google's cursor is the id of the last event. A reader that resumes begins in the middle, where an event
+//! says only that step 3 is over, not what step 3 was. So our cursor holds that as well.
 
 /// A place in an interaction.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(in super::super) struct Cursor {
+pub(in super::super) struct InteractionCursor {
     /// The id of the last event that was read; empty if none was.
     pub(in super::super) event: String,
     /// The step that was a call and was still open, and what had come of its input.
@@ -23,10 +23,10 @@ pub(in super::super) enum Input {
     Whole,
 }
 
-/// What stands behind the number of a call whose input is whole.
+/// The mark behind the number of a call with complete input.
 const WHOLE: char = '!';
 
-impl Cursor {
+impl InteractionCursor {
     /// The cursor as it is kept. Ids may hold anything, so they come last.
     pub(in super::super) fn to_text(&self) -> String {
         let open = match self.open_call {
@@ -62,12 +62,12 @@ mod tests {
         for event in ["", "e1", "a:b:c", "::"] {
             let open = [None, Some((0, Input::ToCome)), Some((7, Input::Whole))];
             for (open_call, called) in open.into_iter().flat_map(|open| [(open, false), (open, true)]) {
-                let cursor = Cursor { event: event.into(), open_call, called };
-                assert_eq!(Cursor::of_text(&cursor.to_text()), cursor);
+                let cursor = InteractionCursor { event: event.into(), open_call, called };
+                assert_eq!(InteractionCursor::of_text(&cursor.to_text()), cursor);
             }
         }
-        assert_eq!(Cursor::of_text("nothing of ours"), Cursor::default());
-        let earlier = Cursor { event: "e1".into(), open_call: Some((3, Input::ToCome)), called: true };
-        assert_eq!(Cursor::of_text("3:calls:e1"), earlier, "as every version has written it");
+        assert_eq!(InteractionCursor::of_text("nothing of ours"), InteractionCursor::default());
+        let earlier = InteractionCursor { event: "e1".into(), open_call: Some((3, Input::ToCome)), called: true };
+        assert_eq!(InteractionCursor::of_text("3:calls:e1"), earlier, "as every version has written it");
     }
 }

@@ -6,14 +6,14 @@ use everturn_core::prompt::{
 };
 use serde_json::{Map, Value, json};
 
-use super::super::family::Family;
+use super::super::family::GeminiFamily;
 use super::super::request::{CallIds, FOREIGN_SIGNATURE, base64, signature};
 
 #[cfg(test)]
 mod tests;
 
 /// What is sent. The interaction is stored, streamed, and goes on in the background.
-pub(in super::super) fn body(request: &Request, family: Family) -> Value {
+pub(in super::super) fn body(request: &Request, family: GeminiFamily) -> Value {
     let mut body = json!({
         "model": request.model.name(),
         "input": input(request, family),
@@ -31,7 +31,7 @@ pub(in super::super) fn body(request: &Request, family: Family) -> Value {
     body
 }
 
-fn generation(request: &Request, family: Family) -> Value {
+fn generation(request: &Request, family: GeminiFamily) -> Value {
     let mut config = Map::from_iter([("max_output_tokens".to_owned(), json!(request.max_output))]);
     if family.thinks() && request.effort != Some(everturn_core::prompt::Effort::None) {
         config.insert("thinking_summaries".into(), "auto".into());
@@ -86,7 +86,7 @@ fn snake(name: &str) -> String {
     name.chars().flat_map(letter).collect()
 }
 
-fn input(request: &Request, family: Family) -> Value {
+fn input(request: &Request, family: GeminiFamily) -> Value {
     let mut writer = Writer { provider: request.model.provider(), family, ids: CallIds::Left, steps: Vec::new() };
     request.entries.iter().for_each(|entry| writer.entry(entry));
     Value::Array(writer.steps)
@@ -94,7 +94,7 @@ fn input(request: &Request, family: Family) -> Value {
 
 struct Writer<'a> {
     provider: &'a str,
-    family: Family,
+    family: GeminiFamily,
     ids: CallIds,
     steps: Vec<Value>,
 }

@@ -40,7 +40,7 @@ fn request(model: &str, entries: Vec<PromptEntry>) -> Request {
 }
 
 fn sent(request: &Request) -> Value {
-    body(request, Family::of(request.model.name(), None))
+    body(request, GeminiFamily::of(request.model.name(), None))
 }
 
 fn pretty(value: &Value) -> String {
@@ -134,7 +134,8 @@ fn parts(request: &Request, content: usize) -> Value {
     sent(request)["contents"][content]["parts"].clone()
 }
 
-/// 24, 25: a call of somebody else's gets the documented word, the first of a reply only, and only where one is wanted.
+/// A call of another provider gets the documented placeholder: only the first of a reply, and only where one
+/// is required.
 #[test]
 fn a_foreign_call_gets_the_word_that_stands_for_a_signature() {
     let entries = || {
@@ -270,7 +271,7 @@ fn media_of_a_tool_are_in_its_response() {
         is_error: false,
         meta: Meta::new(),
     };
-    let mut writer = Writer { provider: "google", family: Family::Plain, ids: CallIds::Sent };
+    let mut writer = Writer { provider: "google", family: GeminiFamily::Plain, ids: CallIds::Sent };
     let content = writer.content(&entry(Role::Tool, [PromptPart::Result(shot)]));
     let response = &content["parts"][0]["functionResponse"];
     assert_eq!(response["parts"], json!([{ "inlineData": { "mimeType": "image/png", "data": "MQ==" } }]));

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use super::tls::{Authority, Speaks, answer_plainly, server};
 use super::*;
 
-/// P9: a redirect is an answer like any other. Nobody connects to where it points, let alone with the key.
+/// P9: a redirect is an answer like any other. No connection is made to its target, let alone with the key.
 #[tokio::test]
 async fn a_redirect_leads_nowhere() {
     let elsewhere = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -20,9 +20,9 @@ async fn a_redirect_leads_nowhere() {
 }
 
 async fn assert_nobody_came(listener: &TcpListener) {
-    // Whoever connects does so before the answer is read: it would be in the backlog by now.
+    // A connection would have been made before the answer was read, and be in the backlog by now.
     let came = tokio::time::timeout(Duration::from_millis(10), listener.accept()).await;
-    assert!(came.is_err(), "somebody connected");
+    assert!(came.is_err(), "a connection was made");
 }
 
 /// A proxy that makes tunnels, and remembers what it was asked for and every byte it could read.
@@ -80,7 +80,7 @@ async fn ask_as_usual(url: &str) {
     let endpoint = Endpoint::at("openai", url).unwrap().plain();
     let endpoint = endpoint.with_key(SecretString::from(KEY.to_owned()), Auth::Bearer).unwrap();
     let http = Http::new(&Limits::default());
-    match http.stream(&endpoint, Call::post("/v1/ask", json!({"q": 1})), Texts).await {
+    match http.stream(&endpoint, HttpCall::post("/v1/ask", json!({"q": 1})), Texts).await {
         Ok(frames) => println!("{:?}", all(frames).await),
         Err(error) => println!("refused: {}", error.detail),
     }

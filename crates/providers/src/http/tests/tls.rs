@@ -21,7 +21,7 @@ pub(super) enum Speaks {
     Http2,
 }
 
-/// An authority that signs certificates, trusted by whom it is told to.
+/// A test authority that signs certificates.
 pub(super) struct Authority {
     pub(super) root: Certificate,
     issuer: Issuer<'static, KeyPair>,
@@ -61,7 +61,7 @@ impl Authority {
         roots.add(self.root.der().clone()).unwrap();
         let _ = rustls::crypto::ring::default_provider().install_default();
         let tls = rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
-        Http::over(&Limits::default(), Route::Direct, tls)
+        Http::over(&Limits::default(), ProxyUse::Direct, tls)
     }
 }
 
@@ -85,8 +85,8 @@ pub(super) async fn server<F: Future<Output = ()> + Send + 'static>(
     endpoint.with_key(SecretString::from(KEY.to_owned()), Auth::Bearer).unwrap()
 }
 
-async fn asked(http: &Http, endpoint: &Endpoint) -> Result<Frames, ProviderError> {
-    http.stream(endpoint, Call::post("/v1/ask", json!({"q": 1})), Texts).await
+async fn asked(http: &Http, endpoint: &Endpoint) -> Result<FrameStream, ProviderError> {
+    http.stream(endpoint, HttpCall::post("/v1/ask", json!({"q": 1})), Texts).await
 }
 
 /// Reads a request and answers over HTTP/1.1.
@@ -201,7 +201,8 @@ async fn faulty(fault: Fault) -> (Result<Frame, ProviderError>, usize) {
     (then, connections.load(Ordering::SeqCst))
 }
 
-/// P24: an HTTP/2 connection that is ended, or whose stream is, is a typed cause, and the next question is answered.
+/// P24: the end of an HTTP/2 connection, or of its stream, is a typed cause, and the next request is
+/// answered.
 ///
 /// Two things are decided by the HTTP library: `NO_ERROR` counts as an end, which without a stop is a cut all the same;
 /// and whether a server that was lost in the middle of an answer had said that it was going, it does not tell.
@@ -246,7 +247,8 @@ async fn a_server_that_goes_gently_is_heard_out() {
     assert_eq!(faulty(Fault::GoesGently).await, (Ok(Frame::Stop(Stop::End)), 2));
 }
 
-/// A host takes a hundred requests at once on a connection, and answers take long: still nobody waits for somebody else's.
+/// A host takes a hundred requests at once per connection, and answers take long: still no request waits for
+/// another's answer.
 #[tokio::test]
 async fn a_crowd_is_answered_at_once() {
     const CROWD: usize = 300;
@@ -287,7 +289,7 @@ async fn a_crowd_is_answered_at_once() {
     assert_eq!(connections.load(Ordering::SeqCst), came, "places are free again");
 }
 
-/// HTTP/1.1 over TLS: an answer, and one whose connection ends without a word.
+/// HTTP/1.1 over TLS: an answer, and a connection that ends without one.
 #[tokio::test]
 async fn http1_over_tls() {
     let authority = Authority::new("ours");
@@ -302,7 +304,7 @@ async fn http1_over_tls() {
     }
 }
 
-/// P3: whoever cannot prove who they are is told nothing, and the error says who it was.
+/// P3: a server without a valid certificate gets no request, and the error names the server.
 #[tokio::test]
 async fn a_stranger_is_not_trusted() {
     let (ours, theirs) = (Authority::new("ours"), Authority::new("theirs"));

@@ -7,7 +7,7 @@
 use everturn_core::delta::{CallBegan, Delta};
 use everturn_core::message::{Meta, RunBy};
 
-use super::chunk::{Function, Piece};
+use super::chunk::{CallPiece, Function};
 use super::closing::Closing;
 use super::finish::Finish;
 use crate::provider::Frame;
@@ -15,7 +15,7 @@ use crate::wire::halves::beyond;
 
 /// The calls of one answer. The slot of each is its place here.
 #[derive(Debug, Default)]
-pub(super) struct Calls {
+pub(super) struct CallList {
     list: Vec<Call>,
     cut: bool,
 }
@@ -37,9 +37,9 @@ struct Call {
 enum Told {
     #[default]
     Nothing,
-    /// That it began.
+    /// The beginning was sent.
     Begun,
-    /// That it is over.
+    /// The end was sent.
     Over,
 }
 
@@ -51,24 +51,24 @@ const CALLS_MAX: usize = 1024;
 
 type Taken<T = ()> = Result<T, &'static str>;
 
-impl Calls {
+impl CallList {
     /// Takes the pieces of one chunk.
     pub fn take(
         &mut self,
-        pieces: Option<Vec<Piece<'_>>>,
+        pieces: Option<Vec<CallPiece<'_>>>,
         legacy: Option<Function<'_>>,
         out: &mut Vec<Frame>,
     ) -> Taken {
         let mut touched = Vec::new();
-        let legacy = legacy.map(|function| Piece { function: Some(function), ..Piece::default() });
+        let legacy = legacy.map(|function| CallPiece { function: Some(function), ..CallPiece::default() });
         for piece in pieces.unwrap_or_default().into_iter().chain(legacy) {
             self.piece(piece, &mut touched, out)?;
         }
         Ok(())
     }
 
-    fn piece(&mut self, piece: Piece<'_>, touched: &mut Vec<usize>, out: &mut Vec<Frame>) -> Taken {
-        let Piece { index, id, function } = piece;
+    fn piece(&mut self, piece: CallPiece<'_>, touched: &mut Vec<usize>, out: &mut Vec<Frame>) -> Taken {
+        let CallPiece { index, id, function } = piece;
         let Function { name, arguments } = function.unwrap_or_default();
         let (index, id, name) = (index.index(), id.text(), name.text());
         let input = arguments.written(); // Some send an object instead of the text that says it.
@@ -92,7 +92,7 @@ impl Calls {
         call.input(slot, &input, out)
     }
 
-    /// Calls are told of in the order of their places, also those whose input is late, or none.
+    /// Calls are sent in the order of their slots, also those with late input, or none.
     fn begin_before(&mut self, slot: usize, out: &mut Vec<Frame>) {
         let earlier = self.list[..slot].iter_mut().enumerate();
         earlier.filter(|(_, call)| !call.name.is_empty()).for_each(|(slot, call)| call.begin(slot, out));

@@ -8,13 +8,13 @@ use crate::sse;
 /// What of a chunk means something to us. Borrowed: there are a hundred a second.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Chunk<'a> {
+pub(super) struct ChatChunk<'a> {
     #[serde(borrow)]
     pub id: Loose<'a>,
     #[serde(borrow)]
     pub model: Loose<'a>,
     #[serde(borrow)]
-    pub choices: Option<Vec<Choice<'a>>>,
+    pub choices: Option<Vec<ChatChoice<'a>>>,
     #[serde(borrow)]
     pub usage: Loose<'a>,
 }
@@ -22,11 +22,11 @@ pub(super) struct Chunk<'a> {
 /// One of the answers asked for.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Choice<'a> {
+pub(super) struct ChatChoice<'a> {
     #[serde(borrow)]
     pub index: Loose<'a>,
     #[serde(borrow)]
-    pub delta: Option<Words<'a>>,
+    pub delta: Option<ChatDelta<'a>>,
     #[serde(borrow)]
     pub finish_reason: Loose<'a>,
     #[serde(borrow)]
@@ -36,7 +36,7 @@ pub(super) struct Choice<'a> {
 /// What is said in a chunk.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Words<'a> {
+pub(super) struct ChatDelta<'a> {
     #[serde(borrow)]
     pub content: Loose<'a>,
     #[serde(borrow)]
@@ -46,7 +46,7 @@ pub(super) struct Words<'a> {
     #[serde(borrow)]
     pub refusal: Loose<'a>,
     #[serde(borrow)]
-    pub tool_calls: Option<Vec<Piece<'a>>>,
+    pub tool_calls: Option<Vec<CallPiece<'a>>>,
     #[serde(borrow)]
     pub function_call: Option<Function<'a>>,
     #[serde(borrow)]
@@ -56,7 +56,7 @@ pub(super) struct Words<'a> {
 /// A piece of a call.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Piece<'a> {
+pub(super) struct CallPiece<'a> {
     #[serde(borrow)]
     pub index: Loose<'a>,
     #[serde(borrow)]
@@ -75,9 +75,9 @@ pub(super) struct Function<'a> {
     pub arguments: Loose<'a>,
 }
 
-impl<'a> Chunk<'a> {
+impl<'a> ChatChunk<'a> {
     /// An event's data.
-    pub fn read(event: &sse::Event<'a>) -> serde_json::Result<Self> {
+    pub fn read(event: &sse::SseEvent<'a>) -> serde_json::Result<Self> {
         if !event.data.trim_start().starts_with('{') {
             return Err(serde::de::Error::custom("a chunk that is no object")); // A list would pass for one.
         }

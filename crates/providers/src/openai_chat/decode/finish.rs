@@ -11,7 +11,7 @@ pub(super) enum Finish {
     Filtered(String),
     /// It did not end, it failed.
     Failed,
-    /// A word nobody knows.
+    /// An unknown word.
     Unknown,
 }
 

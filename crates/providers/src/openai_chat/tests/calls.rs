@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 
 use super::super::Completions;
 use super::super::decode::closing::Closing;
-use crate::openai::told::{draft, shown};
 use crate::provider::Frame;
-use crate::wire::cuts::told;
+use crate::tests::cuts::told;
+use crate::tests::snapshot::{draft, shown};
 
 fn sse(chunks: &[Value]) -> String {
     chunks.iter().map(|chunk| format!("data: {chunk}\n\n")).collect()

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::super::Completions;
 use crate::classify::{Evidence, classify};
-use crate::wire::cuts::told;
+use crate::tests::cuts::told;
 
 fn summary(error: &ProviderError) -> (ErrorKind, Retry, Cause) {
     (error.kind, error.retry, error.cause)
@@ -181,7 +181,7 @@ fn refusals() {
     }
 }
 
-/// The same in a stream, after something was said.
+/// Errors in a stream, after some output.
 const IN_STREAM: &[(&str, ErrorKind, Retry)] = &[
     (r#"{"error":"model runner has unexpectedly stopped"}"#, ErrorKind::Generic, Retry::Backoff),
     (r#"{"error":{"message":"out of memory","type":"api_error"}}"#, ErrorKind::Generic, Retry::Backoff),

@@ -4,9 +4,9 @@ use everturn_core::delta::Delta;
 use expect_test::{ExpectFile, expect_file};
 
 use super::super::Completions;
-use crate::openai::told::{draft, shown};
 use crate::provider::Frame;
-use crate::wire::cuts::{self, told};
+use crate::tests::cuts::{self, told};
+use crate::tests::snapshot::{draft, shown};
 
 fn check(name: &str, bytes: &[u8], expected: ExpectFile) {
     let whole = told([bytes], Completions::new("compatible"));

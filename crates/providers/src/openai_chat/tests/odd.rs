@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::super::Completions;
-use crate::openai::told::shown;
-use crate::provider::{Frame, Frames};
-use crate::sse::Bounds;
-use crate::wire::cuts::{Told, told};
-use crate::wire::{Body, Fold, frames};
+use crate::provider::{Frame, FrameStream};
+use crate::sse::SseBounds;
+use crate::tests::cuts::{Decoded, told};
+use crate::tests::snapshot::shown;
+use crate::wire::{Fold, ResponseBody, frames};
 
-fn read(data: &[&str]) -> Told {
+fn read(data: &[&str]) -> Decoded {
     let text: String = data.iter().map(|data| format!("data: {data}\n\n")).collect();
     told([text.as_bytes()], Completions::new("x"))
 }
@@ -26,7 +26,7 @@ fn finish(reason: &str) -> String {
 
 /// P16: what is not JSON, or twice the same, or without end.
 #[test]
-fn what_is_no_chunk_ends_the_attempt() {
+fn a_malformed_chunk_ends_the_attempt() {
     let deep = format!("{{\"choices\":{}", "[".repeat(10_000));
     let twice = r#"{"choices":[],"choices":[]}"#;
     for data in ["{\"cho", "nonsense", "[1]", "7", "null", &deep, twice, r#"{"choices":7}"#, r#"{"choices":[7]}"#] {
@@ -39,7 +39,7 @@ fn what_is_no_chunk_ends_the_attempt() {
     }
 }
 
-/// P17: fields and values nobody asked for are no reason to fail.
+/// P17: unexpected fields and values are no reason to fail.
 #[test]
 fn anything_may_be_missing_or_odd() {
     let odd = [
@@ -119,7 +119,7 @@ fn an_error_behind_the_end_is_none() {
     assert!(read(&[text, &done, text, error]).end.is_err());
 }
 
-/// A part that holds nothing is none: it takes no end back, and nobody counts it as a sign of life.
+/// An empty part is ignored: it does not undo an end and is no sign of life.
 #[test]
 fn an_empty_part_says_nothing() {
     let done = finish("stop");
@@ -131,10 +131,10 @@ fn an_empty_part_says_nothing() {
 }
 
 /// An answer as it comes: these events, and then what comes behind them.
-fn arriving(data: &[String], then: Body) -> Frames {
+fn arriving(data: &[String], then: ResponseBody) -> FrameStream {
     let bytes: Vec<_> = data.iter().map(|data| Ok(Bytes::from(format!("data: {data}\n\n")))).collect();
     let limits = Limits::default();
-    let fold = Fold::new("x", Bounds::from(&limits), Completions::new("x"));
+    let fold = Fold::new("x", SseBounds::from(&limits), Completions::new("x"));
     frames(stream::iter(bytes).chain(then).boxed(), fold, limits.tail_max())
 }
 

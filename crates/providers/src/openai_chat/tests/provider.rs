@@ -10,12 +10,12 @@ use serde_json::Value;
 
 use super::super::Completions;
 use crate::catalogue::Catalogue;
-use crate::openai::stage::{KEY, http, server, variables};
-use crate::openai::talk::Talk;
 use crate::openai::{OLLAMA, OPENROUTER};
 use crate::openai_chat::OpenAiChat;
 use crate::provider::Provider;
-use crate::wire::cuts::told;
+use crate::tests::cuts::told;
+use crate::tests::recorded_server::{KEY, http, server, variables};
+use crate::tests::transcript::Talk;
 
 const OLLAMAS: &str = include_str!("../../../fixtures/openai_chat/ollama.sse");
 

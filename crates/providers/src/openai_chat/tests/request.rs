@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::super::{Completions, request};
 use crate::catalogue::{Card, Catalogue};
-use crate::openai::talk::{Talk, file, media, words};
+use crate::tests::transcript::{Talk, file, media, words};
 
 const CALLS: &[u8] = include_bytes!("../../../fixtures/openai_chat/calls.sse");
 const VLLM: &[u8] = include_bytes!("../../../fixtures/openai_chat/vllm.sse");
@@ -131,7 +131,7 @@ fn parameters_depend_on_the_model() {
     "#]]
     .assert_eq(&sent(&Card { context: Some(64_000), ..Card::default() }));
     let unknown = request::body(&request, &Card::default(), &configured);
-    assert_eq!(unknown.get("max_tokens"), None, "nobody knows what the server takes");
+    assert_eq!(unknown.get("max_tokens"), None, "it is unknown what the server takes");
     expect![[r#"
         {
           "max_completion_tokens": 32000,

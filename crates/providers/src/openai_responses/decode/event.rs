@@ -9,7 +9,7 @@ use crate::sse;
 /// Every field that any event has and that means something to us. Flat and borrowed: there are a hundred a second.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Event<'a> {
+pub(super) struct ResponsesEvent<'a> {
     #[serde(borrow, rename = "type")]
     pub kind: Loose<'a>,
     #[serde(borrow)]
@@ -40,9 +40,9 @@ pub(super) struct Event<'a> {
     pub response: Loose<'a>,
 }
 
-impl<'a> Event<'a> {
+impl<'a> ResponsesEvent<'a> {
     /// An event's data. Its kind stands there, or is the name it came under.
-    pub fn read(event: &sse::Event<'a>) -> serde_json::Result<Self> {
+    pub fn read(event: &sse::SseEvent<'a>) -> serde_json::Result<Self> {
         if !event.data.trim_start().starts_with('{') {
             return Err(serde::de::Error::custom("an event that is no object")); // A list would pass for one.
         }
@@ -64,8 +64,8 @@ impl Loose<'_> {
     }
 }
 
-/// Whether events of a kind are known and add nothing: they announce what comes, repeat what came, or tell how a tool
-/// of the provider's gets on, whose outcome comes with its item.
+/// Whether events of a kind are known and add nothing: they announce what comes, repeat what came, or report
+/// progress of a provider's tool, with the outcome in its item.
 pub(super) fn says_nothing(kind: &str) -> bool {
     let kind = kind.strip_prefix("response.").unwrap_or(kind);
     let topic = kind.split('.').next().unwrap_or_default();

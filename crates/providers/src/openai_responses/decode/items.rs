@@ -5,7 +5,7 @@ use everturn_core::error::ProviderError;
 use everturn_core::message::{Meta, RunBy};
 use serde_json::{Map, Value, json};
 
-use super::speech::Place;
+use super::speech::ItemPart;
 use super::{Begin, ITEMS_MAX, Responses};
 use crate::openai::meta;
 use crate::provider::Frame;
@@ -113,7 +113,7 @@ impl Responses {
     }
 
     /// Notes that a part is being spoken of, and gives back what has been said of it.
-    pub(super) fn touch(&mut self, place: Place) -> String {
+    pub(super) fn touch(&mut self, place: ItemPart) -> String {
         self.has_items = true;
         if self.item(place.item).is_none() {
             let seen = if self.begin == Begin::First { Seen::All } else { Seen::Rest };

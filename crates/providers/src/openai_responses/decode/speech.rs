@@ -22,7 +22,7 @@ pub(super) enum Speech {
 
 /// A part of an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct ItemPart {
     pub item: u32,
     pub part: u32,
     pub speech: Speech,
@@ -30,14 +30,14 @@ pub(super) struct Place {
 
 /// The part that grows.
 #[derive(Debug)]
-pub(super) struct Open {
-    pub place: Place,
+pub(super) struct OpenPart {
+    pub place: ItemPart,
     /// The words so far, to be held against their repetition; of thoughts, only whether there are any.
     said: String,
     annotations: Vec<Value>,
 }
 
-impl Place {
+impl ItemPart {
     pub const fn text(item: u32, part: u32) -> Self {
         Self { item, part, speech: Speech::Text }
     }
@@ -53,7 +53,7 @@ impl Place {
 
 impl Responses {
     /// More words.
-    pub(super) fn say(&mut self, place: Place, words: &str, out: &mut Vec<Frame>) {
+    pub(super) fn say(&mut self, place: ItemPart, words: &str, out: &mut Vec<Frame>) {
         if words.is_empty() {
             return;
         }
@@ -79,7 +79,7 @@ impl Responses {
 
     /// The words of a part, once more and all of them. What was left out is said now; what was said otherwise stands,
     /// since it has been shown.
-    pub(super) fn said(&mut self, place: Place, words: &str, out: &mut Vec<Frame>) {
+    pub(super) fn said(&mut self, place: ItemPart, words: &str, out: &mut Vec<Frame>) {
         let open = self.open.as_ref().filter(|open| open.place == place);
         let rest = match (open, self.known(place.item)) {
             (_, None) => "", // Only the end of it came by here.
@@ -98,8 +98,8 @@ impl Responses {
     /// A part of a message is over.
     pub(super) fn part_over(&mut self, item: u32, part: u32, told: &Value, out: &mut Vec<Frame>) {
         let (place, words) = match told["type"].as_str() {
-            Some("output_text") => (Place::text(item, part), &told["text"]),
-            Some("refusal") => (Place::refusal(item, part), &told["refusal"]),
+            Some("output_text") => (ItemPart::text(item, part), &told["text"]),
+            Some("refusal") => (ItemPart::refusal(item, part), &told["refusal"]),
             _ => return, // Reasoning ends with its item.
         };
         let words = words.as_str().unwrap_or_default();
@@ -160,7 +160,7 @@ impl Responses {
 
     /// Ends the open part, if there is one, and tells what waited for that.
     pub(super) fn close(&mut self, out: &mut Vec<Frame>) {
-        if let Some(Open { place, annotations, said }) = self.open.take() {
+        if let Some(OpenPart { place, annotations, said }) = self.open.take() {
             if let Some(about) = self.message_meta(place, annotations) {
                 out.push(Frame::Delta(Delta::PartMeta(Box::new(meta(&self.provider, about.into())))));
             }
@@ -173,7 +173,7 @@ impl Responses {
     }
 
     /// What is needed to send a part of a message back as the part it was.
-    fn message_meta(&self, place: Place, annotations: Vec<Value>) -> Option<Map<String, Value>> {
+    fn message_meta(&self, place: ItemPart, annotations: Vec<Value>) -> Option<Map<String, Value>> {
         let mut about = self.item(place.item).map(|item| item.about.clone()).unwrap_or_default();
         match place.speech {
             Speech::Text if annotations.is_empty() => {}
@@ -191,8 +191,8 @@ impl Responses {
         out.extend(unknown.map(Frame::Delta));
     }
 
-    fn turn_to(&mut self, place: Place, out: &mut Vec<Frame>) {
-        let same = |open: &Open| match place.speech {
+    fn turn_to(&mut self, place: ItemPart, out: &mut Vec<Frame>) {
+        let same = |open: &OpenPart| match place.speech {
             Speech::Thought => open.place.speech == Speech::Thought && open.place.item == place.item,
             Speech::Text | Speech::Refusal => open.place == place,
         };
@@ -203,7 +203,7 @@ impl Responses {
             self.close(out); // What waits may wait for this very part: a draft that was taken up may have it open.
         }
         let said = self.touch(place);
-        self.open = Some(Open { place, said, annotations: Vec::new() });
+        self.open = Some(OpenPart { place, said, annotations: Vec::new() });
     }
 }
 

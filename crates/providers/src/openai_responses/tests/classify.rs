@@ -92,7 +92,7 @@ fn a_misshapen_prompt_does_not_quote_ids() {
     }
 }
 
-/// The same in a stream, where there is no status: as an event, bare and wrapped, and as the end of a response.
+/// Errors in a stream, without a status: as an event, bare and wrapped, and as the end of a response.
 #[test]
 fn failures_in_a_stream() {
     let cases = [

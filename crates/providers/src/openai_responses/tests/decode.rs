@@ -2,11 +2,11 @@
 
 use expect_test::{ExpectFile, expect_file};
 
-use super::super::decode::{Keeps, Responses};
-use crate::openai::told::{draft, shown};
-use crate::wire::cuts::{self, told};
+use super::super::decode::{ResponseRetention, Responses};
+use crate::tests::cuts::{self, told};
+use crate::tests::snapshot::{draft, shown};
 
-fn check(name: &str, bytes: &[u8], keeps: Keeps, expected: ExpectFile) {
+fn check(name: &str, bytes: &[u8], keeps: ResponseRetention, expected: ExpectFile) {
     let decoder = || Responses::new("openai", keeps);
     let whole = told([bytes], decoder());
     draft(&whole.frames);
@@ -21,7 +21,7 @@ macro_rules! fixtures {
         fn $name() {
             let bytes = include_bytes!(concat!("../../../fixtures/openai_responses/", stringify!($name), ".sse"));
             let expected = expect_file![concat!("../../../fixtures/openai_responses/", stringify!($name), ".frames")];
-            check(stringify!($name), bytes, Keeps::$keeps, expected);
+            check(stringify!($name), bytes, ResponseRetention::$keeps, expected);
         }
     )+};
 }

@@ -4,16 +4,16 @@ use everturn_core::error::{Cause, ErrorKind, Retry};
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 
-use super::super::decode::{Keeps, Responses};
-use crate::openai::told::{draft, shown};
-use crate::wire::cuts::{Told, told};
+use super::super::decode::{ResponseRetention, Responses};
+use crate::tests::cuts::{Decoded, told};
+use crate::tests::snapshot::{draft, shown};
 
 fn sse(events: &[Value]) -> String {
     events.iter().map(|event| format!("data: {event}\n\n")).collect()
 }
 
-fn read(events: &[Value]) -> Told {
-    told([sse(events).as_bytes()], Responses::new("openai", Keeps::Nothing))
+fn read(events: &[Value]) -> Decoded {
+    told([sse(events).as_bytes()], Responses::new("openai", ResponseRetention::Nothing))
 }
 
 fn check(events: &[Value], expected: Expect) {
@@ -46,13 +46,14 @@ fn completed(output: Value) -> Value {
     json!({"type": "response.completed", "response": {"status": "completed", "output": output}})
 }
 
-/// P16: what is not JSON, or twice the same, ends the attempt. So does what is nested without end, and nobody falls.
+/// P16: input that is not JSON, or has a key twice, ends the attempt. So does endless nesting, without a
+/// stack overflow.
 #[test]
-fn what_is_no_event_ends_the_attempt() {
+fn a_malformed_event_ends_the_attempt() {
     let deep = format!("{{\"type\":\"response.created\",\"response\":{}", "[".repeat(10_000));
     let twice = r#"{"type":"response.output_text.delta","delta":"a","delta":"b"}"#;
     for data in ["{\"type\":\"resp", "nonsense", "[1]", "7", "null", &deep, twice] {
-        let read = told([format!("data: {data}\n\n").as_bytes()], Responses::new("openai", Keeps::Nothing));
+        let read = told([format!("data: {data}\n\n").as_bytes()], Responses::new("openai", ResponseRetention::Nothing));
         let error = read.end.expect_err(data);
         assert_eq!((error.kind, error.cause, error.retry), (ErrorKind::Malformed, Cause::Malformed, Retry::Backoff));
         assert_eq!(read.frames, []);
@@ -64,12 +65,12 @@ fn what_is_no_event_ends_the_attempt() {
 fn without_a_terminal_event_it_was_cut() {
     for end in ["", "data: [DONE]\n\n"] {
         let bytes = sse(&[text("almost")]) + end;
-        let read = told([bytes.as_bytes()], Responses::new("openai", Keeps::Nothing));
+        let read = told([bytes.as_bytes()], Responses::new("openai", ResponseRetention::Nothing));
         assert_eq!(read.end.unwrap_err().kind, ErrorKind::Truncated);
     }
 }
 
-/// P19: input without a call, and a call that nobody ended.
+/// P19: input without a call, and a call without an end.
 #[test]
 fn input_needs_an_open_call() {
     check(
@@ -192,7 +193,7 @@ fn items_may_interleave() {
     );
 }
 
-/// P28: reasons nobody knows, statuses without a name, and names without a status.
+/// P28: unknown reasons, statuses without a name, and names without a status.
 #[test]
 fn every_end_has_its_stop() {
     let end = |kind: &str, response: Value| {
@@ -235,7 +236,7 @@ fn usage_may_be_absurd() {
     assert_eq!(end(json!(null)), "stop End");
 }
 
-/// P17: events nobody knows are kept, up to a bound, and never end an answer.
+/// P17: unknown events are kept, up to a bound, and never end an answer.
 #[test]
 fn unknown_events_are_kept_to_a_bound() {
     let mut events = vec![json!({"type": "response.novelty", "delta": {"odd": [1, 2]}}); 100];

@@ -10,13 +10,13 @@ use everturn_core::recovery::Reattach;
 use futures_util::StreamExt as _;
 use serde_json::Value;
 
-use super::super::decode::{Keeps, Responses};
+use super::super::decode::{ResponseRetention, Responses};
 use crate::catalogue::Catalogue;
-use crate::openai::stage::{KEY, http, server, variables};
-use crate::openai::talk::Talk;
 use crate::openai_responses::OpenAiResponses;
 use crate::provider::{Frame, Provider};
-use crate::wire::cuts::told;
+use crate::tests::cuts::told;
+use crate::tests::recorded_server::{KEY, http, server, variables};
+use crate::tests::transcript::Talk;
 
 const TEXT: &str = include_str!("../../../fixtures/openai_responses/text.sse");
 const BACKGROUND: &str = include_str!("../../../fixtures/openai_responses/background.sse");
@@ -37,7 +37,7 @@ async fn a_question_and_its_answer() {
     let target = provider.facts("gpt-5.4").target;
     let request = Talk::default().user("Hi.").request("openai/gpt-5.4", &target, |_| {});
     let frames: Vec<_> = provider.open(request).await.unwrap().collect().await;
-    let expected = told([TEXT.as_bytes()], Responses::new("openai", Keeps::Response)).frames;
+    let expected = told([TEXT.as_bytes()], Responses::new("openai", ResponseRetention::Response)).frames;
     assert_eq!(frames, expected.into_iter().map(Ok).collect::<Vec<_>>());
 
     let asked = asked.await.unwrap();
@@ -60,7 +60,7 @@ async fn a_generation_is_found_again() {
     assert_eq!(asked.lines().next(), Some(line));
 }
 
-/// One that is gone is a broken stream that nobody can take up, and so is a handle that is none.
+/// A lost generation is a broken stream that cannot be resumed, and so is an invalid handle.
 #[tokio::test]
 async fn a_generation_may_be_gone() {
     let gone = (ErrorKind::Truncated, Retry::Backoff, Cause::ErrorFinish);

@@ -7,11 +7,11 @@ use everturn_core::prompt::{
 use expect_test::{expect, expect_file};
 use serde_json::{Map, Value, json};
 
-use super::super::decode::{Keeps, Responses};
+use super::super::decode::{ResponseRetention, Responses};
 use super::super::{Options, request};
 use crate::catalogue::{Card, Catalogue};
-use crate::openai::talk::{Talk, file, media, words};
-use crate::wire::cuts::told;
+use crate::tests::cuts::told;
+use crate::tests::transcript::{Talk, file, media, words};
 
 const CALLS: &[u8] = include_bytes!("../../../fixtures/openai_responses/calls.sse");
 const SEARCH: &[u8] = include_bytes!("../../../fixtures/openai_responses/search.sse");
@@ -31,7 +31,7 @@ fn target() -> Target {
 }
 
 fn decoder() -> Responses {
-    Responses::new("openai", Keeps::Response)
+    Responses::new("openai", ResponseRetention::Response)
 }
 
 fn body(request: &Request, options: &Options) -> Value {
@@ -139,7 +139,7 @@ fn a_chain_sends_what_is_new() {
     });
     assert!(chain.is_some() == stream_keeps(CALLS));
     let unkept = body(&request, &Options::default());
-    assert_eq!(unkept.get("previous_response_id"), None, "nothing is built upon what nobody keeps");
+    assert_eq!(unkept.get("previous_response_id"), None, "nothing is built upon a response that is not stored");
     let request = Request {
         chain: Some(everturn_core::prompt::ResponseChain { response_id: "resp_02".into(), from: 2 }),
         ..request
@@ -186,7 +186,7 @@ fn a_chain_sends_what_is_new() {
     .assert_eq(&pretty(&body(&request, &stored())));
 }
 
-/// The recorded response says that it was not stored; then nobody is told its name.
+/// The recorded response says that it was not stored; then its id is not sent on.
 fn stream_keeps(stream: &[u8]) -> bool {
     let frames = told([stream], decoder()).frames;
     frames.iter().any(|frame| format!("{frame:?}").contains("ResponseId"))
@@ -198,7 +198,7 @@ fn a_generation_in_the_background_is_kept() {
     let request = Talk::default().user("Count.").request(MODEL, &target, |request| request.background = true);
     let sent = body(&request, &Options::default());
     assert_eq!((&sent["background"], &sent["store"], &sent["stream"]), (&json!(true), &json!(true), &json!(true)));
-    assert_eq!(request::keeps(&request, &Options::default()), Keeps::Generation);
+    assert_eq!(request::keeps(&request, &Options::default()), ResponseRetention::Generation);
 }
 
 #[test]

@@ -5,10 +5,10 @@ use everturn_core::draft::Draft;
 use everturn_core::ids::Timestamp;
 use everturn_core::message::Stop;
 
-use super::super::decode::{Keeps, Responses};
-use crate::openai::told::draft;
+use super::super::decode::{ResponseRetention, Responses};
 use crate::provider::Frame;
-use crate::wire::cuts::{Told, told};
+use crate::tests::cuts::{Decoded, told};
+use crate::tests::snapshot::draft;
 
 const BACKGROUND: &str = include_str!("../../../fixtures/openai_responses/background.sse");
 
@@ -21,7 +21,7 @@ fn number(event: &str) -> u64 {
     rest.trim_end().trim_end_matches('}').parse().unwrap()
 }
 
-fn push(draft: &mut Draft, told: &Told) {
+fn push(draft: &mut Draft, told: &Decoded) {
     for delta in told.frames.iter().flat_map(Frame::deltas) {
         draft.push(Timestamp(0), delta).unwrap_or_else(|error| panic!("{error}: {delta:?}"));
     }
@@ -29,10 +29,12 @@ fn push(draft: &mut Draft, told: &Told) {
 
 /// Lost after `head` events and taken up again with what `rest` gives for the cursor.
 fn lost_and_found(head: usize, rest: impl Fn(u64) -> Vec<&'static str>) {
-    let whole = told([BACKGROUND.as_bytes()], Responses::new("openai", Keeps::Generation));
+    let whole = told([BACKGROUND.as_bytes()], Responses::new("openai", ResponseRetention::Generation));
     let expected = draft(&whole.frames);
-    let begun =
-        told(events()[..head].iter().map(|event| event.as_bytes()), Responses::new("openai", Keeps::Generation));
+    let begun = told(
+        events()[..head].iter().map(|event| event.as_bytes()),
+        Responses::new("openai", ResponseRetention::Generation),
+    );
     let mut draft = draft(&begun.frames);
     let Some(handle) = draft.handle().cloned() else { return assert_eq!(head, 0) };
     let cursor: u64 = handle.cursor.parse().unwrap();
@@ -54,7 +56,7 @@ fn a_generation_is_taken_up_after_any_event() {
 
 /// Some servers begin at the beginning whatever they are asked.
 #[test]
-fn what_is_told_again_is_not_taken_in_again() {
+fn repeated_events_are_not_decoded_twice() {
     for head in 0..events().len() {
         lost_and_found(head, |_| events());
     }
@@ -63,13 +65,14 @@ fn what_is_told_again_is_not_taken_in_again() {
 /// Lost twice, after any two events.
 #[test]
 fn a_generation_is_taken_up_again_and_again() {
-    let expected = draft(&told([BACKGROUND.as_bytes()], Responses::new("openai", Keeps::Generation)).frames);
+    let expected =
+        draft(&told([BACKGROUND.as_bytes()], Responses::new("openai", ResponseRetention::Generation)).frames);
     let len = events().len();
     for first in 1..len {
         for second in first..len {
             let mut draft = Draft::new(expected.step());
             draft.push(Timestamp(0), &Delta::Attempt(Box::new(expected.current().unwrap().clone()))).unwrap();
-            let mut decoder = Responses::new("openai", Keeps::Generation);
+            let mut decoder = Responses::new("openai", ResponseRetention::Generation);
             let mut from = 0;
             for to in [first, second, len] {
                 let rest = events().into_iter().take(to).filter(|event| from == 0 || number(event) > from);
@@ -84,13 +87,13 @@ fn a_generation_is_taken_up_again_and_again() {
     }
 }
 
-/// What an event says and the handle behind it are one frame: nobody can store the one without the other.
+/// The deltas of an event and the handle behind it are one frame: they cannot be stored apart.
 #[test]
 fn a_handle_comes_with_what_it_covers() {
-    let whole = told([BACKGROUND.as_bytes()], Responses::new("openai", Keeps::Generation));
+    let whole = told([BACKGROUND.as_bytes()], Responses::new("openai", ResponseRetention::Generation));
     let (end, said) = whole.frames.split_last().unwrap();
     assert_eq!(end, &Frame::Stop(Stop::ToolUse));
-    // The terminal event is told again to whoever did not hear its end, all of it.
+    // A reader that missed the end gets the whole terminal event again.
     let marked = said.iter().rposition(|frame| matches!(frame, Frame::Together(_))).unwrap();
     for frame in &said[..=marked] {
         match frame {

@@ -6,8 +6,8 @@ use crate::anthropic::Messages;
 use crate::gemini::GenerateContent;
 use crate::gemini::Interaction;
 use crate::openai_chat::Completions;
-use crate::openai_responses::{Keeps, Responses};
-use crate::wire::cuts::told;
+use crate::openai_responses::{ResponseRetention, Responses};
+use crate::tests::cuts::told;
 
 /// What each wire makes of an event behind the beginning of an answer.
 fn errors(event: &str) -> [(&'static str, ProviderError); 5] {
@@ -19,7 +19,7 @@ fn errors(event: &str) -> [(&'static str, ProviderError); 5] {
     let interactions = read(r#"{"event_type":"interaction.created","interaction":{"id":"i"}}"#);
     [
         ("anthropic", told([anthropic.as_bytes()], Messages::new("gateway"))),
-        ("openai_responses", told([responses.as_bytes()], Responses::new("gateway", Keeps::Nothing))),
+        ("openai_responses", told([responses.as_bytes()], Responses::new("gateway", ResponseRetention::Nothing))),
         ("openai_chat", told([chat.as_bytes()], Completions::new("gateway"))),
         ("gemini", told([gemini.as_bytes()], GenerateContent::new("gateway"))),
         ("interactions", told([interactions.as_bytes()], Interaction::new("gateway"))),

@@ -6,13 +6,13 @@ use crate::anthropic::Messages;
 use crate::gemini::GenerateContent;
 use crate::gemini::Interaction;
 use crate::openai_chat::Completions;
-use crate::openai_responses::{Keeps, Responses};
+use crate::openai_responses::{ResponseRetention, Responses};
 use crate::provider::Frame;
-use crate::wire::cuts::{Told, check, told};
+use crate::tests::cuts::{Decoded, check, told};
 use crate::wire::{Decode, halves::beyond};
 
 /// The text, the thoughts and the inputs that some frames add up to. Nothing may have failed.
-fn said(Told { frames, end }: &Told) -> [String; 3] {
+fn said(Decoded { frames, end }: &Decoded) -> [String; 3] {
     assert_eq!(*end, Ok(()), "{frames:?}");
     let mut said = [const { String::new() }; 3];
     for delta in frames.iter().flat_map(Frame::deltas) {
@@ -84,7 +84,7 @@ fn openai_responses() {
         r#"{"type":"response.completed","response":{"id":"r","status":"completed","output":[]}}"#,
     ];
     let expected = ["Hi \u{1f600}", "", "{\"a\":\"\u{1f600} \u{fffd} x\"}"];
-    says(&events, || Responses::new("openai", Keeps::Nothing), expected);
+    says(&events, || Responses::new("openai", ResponseRetention::Nothing), expected);
     assert_eq!(beyond("a\u{1f600}b", "a\u{fffd}\u{fffd}"), Some("b"));
     assert_eq!(beyond("a\u{1f600}b", "a\u{fffd}b"), None);
     assert_eq!(beyond("a", "ab"), None);

@@ -9,11 +9,11 @@ use everturn_core::chat::{CallState, Chat, OpenCall, StepAttempts, TranscriptTai
 use everturn_core::command::{CallAnswer, Command, Delivery, ModelChoice, Refusal};
 use everturn_core::fact::{AttemptRecord, Fact, Totals};
 use everturn_core::ids::{CallUid, ChatId, InboxSeq, MessageId, Seq, StepId, Timestamp, Version};
-use everturn_core::inherited::{DraftTakeovers, TakeoverPoint};
 use everturn_core::message::{Call, Message, SendReceipt};
 use everturn_core::prompt::ToolSpec;
 use everturn_core::setup::Setup;
 use everturn_core::status::{Status, Verb};
+use everturn_core::takeover::{DraftTakeovers, TakeoverPoint};
 use everturn_core::view::JournalRow;
 use serde_json::json;
 
@@ -64,8 +64,8 @@ pub(super) fn chats(odd: &str) -> Vec<Chat> {
     later.apply(&[Fact::Moved(Status::Running), Fact::TurnBegan(Timestamp(-1))]);
     chats.push(later);
     chats.push(Chat {
-        unseen: MessageId(u64::MAX),
-        tried: StepAttempts { blind: true, ..StepAttempts::default() },
+        media_hidden_until: MessageId(u64::MAX),
+        tried: StepAttempts { without_media: true, ..StepAttempts::default() },
         ..chats[0].clone()
     });
     chats.push(Chat { debug: true, ..chats[0].clone() });

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use everturn_core::rehearsal::sample::chat_id;
-use everturn_props::{Server, shared};
+use everturn_props::{PostgresServer, shared};
 use everturn_stores::postgres::PostgresOptions;
 use everturn_stores::{Postgres, StoreExt as _};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
@@ -26,7 +26,7 @@ impl Authority {
     }
 
     /// Makes a server known by this name.
-    fn name(&self, server: &Server, name: &str) {
+    fn name(&self, server: &PostgresServer, name: &str) {
         let key = KeyPair::generate().expect("chance is there");
         let params = CertificateParams::new([name.to_owned()]).expect("it is a name");
         let certificate = params.signed_by(&key, &self.issuer).expect("it signs");
@@ -35,7 +35,7 @@ impl Authority {
 }
 
 /// Says which of its connections are encrypted, or why there are none.
-async fn tried(server: &Server, query: &str) -> Result<String, String> {
+async fn tried(server: &PostgresServer, query: &str) -> Result<String, String> {
     let options = PostgresOptions { retry_max: Duration::from_secs(3), ..PostgresOptions::default() };
     let store = Postgres::open(&format!("{}?{query}", server.url("postgres")), options).await;
     let store = store.map_err(|error| error.to_string())?;
@@ -50,7 +50,7 @@ async fn the_certificate_is_verified_as_configured() {
     let dir = tempfile::tempdir().expect("a directory can be made");
     let (ours, strange) = (Authority::new(dir.path(), "ours"), Authority::new(dir.path(), "strange"));
     let (ours_file, strange_file) = (ours.root.display(), strange.root.display());
-    let server = Server::start().expect("a server can be started");
+    let server = PostgresServer::start().expect("a server can be started");
     let is_refused = async |query: String, why: &str| {
         let error = tried(&server, &query).await.expect_err(&query);
         assert!(error.contains(why), "{query}: {error}");

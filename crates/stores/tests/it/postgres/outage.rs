@@ -10,7 +10,7 @@ use everturn_core::ids::{MessageId, Seq, StepId, Timestamp};
 use everturn_core::rehearsal::sample::text;
 use everturn_core::view::JournalRow;
 use everturn_props::shared::psql;
-use everturn_props::{Server, Stop, postgres_bin};
+use everturn_props::{PostgresServer, ShutdownMode, postgres_bin};
 use everturn_stores::postgres::PostgresOptions;
 use everturn_stores::{
     Durability, Hint, Postgres, Reader, Store, StoreError, StoreExt as _, SubmitError, TokenHash, Tokens, WriteError,
@@ -36,7 +36,7 @@ fn row(seq: u64) -> JournalRow {
     JournalRow { step: StepId(1), seq: Seq(seq), at: Timestamp(0), delta: Arc::new(text(&format!("{seq} "))) }
 }
 
-async fn restart(server: &Arc<Server>, how: Stop) {
+async fn restart(server: &Arc<PostgresServer>, how: ShutdownMode) {
     let server = server.clone();
     let restarted = tokio::task::spawn_blocking(move || {
         server.stop(how)?;
@@ -79,7 +79,7 @@ mod tokio_stop {
 /// I1, I4: what was acknowledged is stored, writers continue where they were, and no operator has to act.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_accepted_is_lost_when_the_server_restarts() {
-    let server = Arc::new(Server::start().expect("a server can be started"));
+    let server = Arc::new(PostgresServer::start().expect("a server can be started"));
     let url = server.url("postgres");
     let store = open(&url, patient()).await;
     let (chat, driven) = (make(&store, 1).await, make(&store, 2).await);
@@ -99,8 +99,8 @@ async fn nothing_accepted_is_lost_when_the_server_restarts() {
             (lease, seq)
         }
     });
-    restart(&server, Stop::Fast).await;
-    restart(&server, Stop::Immediate).await;
+    restart(&server, ShutdownMode::Fast).await;
+    restart(&server, ShutdownMode::Immediate).await;
     flag.raise();
     let accepted = asking.await.expect("it does not panic");
     let (lease, seq) = driving.await.expect("it does not panic");
@@ -122,7 +122,7 @@ async fn nothing_accepted_is_lost_when_the_server_restarts() {
 /// I3: if that is wanted, a draft outlives the death of the server: what was answered is there, and it goes on behind it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_draft_outlives_the_server_if_that_is_wanted() {
-    let server = Arc::new(Server::start().expect("a server can be started"));
+    let server = Arc::new(PostgresServer::start().expect("a server can be started"));
     let store = open(&server.url("postgres"), patient()).await;
     let lease = store.acquire(make(&store, 1).await).await.expect("nobody holds it");
     let (pen, flag) = (lease.append_right(), tokio_stop::Flag::default());
@@ -137,7 +137,7 @@ async fn a_draft_outlives_the_server_if_that_is_wanted() {
             seq
         }
     });
-    restart(&server, Stop::Immediate).await;
+    restart(&server, ShutdownMode::Immediate).await;
     flag.raise();
     let seq = streaming.await.expect("it does not panic");
     assert_eq!(store.load(&lease).await.expect("the lease is still ours").rows.len() as u64, seq);
@@ -147,14 +147,14 @@ async fn a_draft_outlives_the_server_if_that_is_wanted() {
 /// database.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_draft_is_on_the_disk_a_moment_later() {
-    let server = Server::start().expect("a server can be started");
+    let server = PostgresServer::start().expect("a server can be started");
     let own = server.url("drafts").replace("postgres@", "plain@");
     for sql in
         ["ALTER SYSTEM SET wal_writer_delay = '10s'", "CREATE ROLE plain LOGIN", "CREATE DATABASE drafts OWNER plain"]
     {
         psql(&server.url("postgres"), sql).expect("it is ours");
     }
-    server.stop(Stop::Fast).expect("it can be stopped");
+    server.stop(ShutdownMode::Fast).expect("it can be stopped");
     server.start_again().expect("it can be started again");
     let quiet = Duration::from_secs(600); // A heartbeat is synced, and all that was written before it.
     let store = open(&own, PostgresOptions { heartbeat: quiet, lease_max: quiet, ..PostgresOptions::default() }).await;
@@ -330,7 +330,7 @@ async fn a_database_that_is_not_there_is_an_error() {
 /// A write while the database is a standby waits until it is the primary, and does not fail.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failover_is_waited_for() {
-    let server = Arc::new(Server::start().expect("a server can be started"));
+    let server = Arc::new(PostgresServer::start().expect("a server can be started"));
     let url = server.url("postgres");
     let store = open(&url, patient()).await;
     let (chat, driven) = (make(&store, 1).await, make(&store, 2).await);

@@ -7,7 +7,7 @@ use everturn_core::ids::{Seq, StepId, Timestamp};
 use everturn_core::rehearsal::sample::attempt;
 use everturn_core::view::JournalRow;
 use everturn_props::shared::{VARIABLE, psql};
-use everturn_props::{Pooler, Server};
+use everturn_props::{Pooler, PostgresServer};
 use everturn_stores::conformance::{commits, inbox, journal, lease, reads, unicode};
 use everturn_stores::postgres::PostgresOptions;
 use everturn_stores::{Hint, Store, StoreExt as _, Unsettled};
@@ -19,7 +19,7 @@ use super::{make, open, submit};
 const LONG: Duration = Duration::from_secs(60);
 
 /// A server and a pooler before it. Where the gate runs, which brings what tests need, a pooler that is missing is an error.
-fn pooled() -> Option<(Server, Pooler)> {
+fn pooled() -> Option<(PostgresServer, Pooler)> {
     if !Pooler::is_installed() {
         assert!(
             std::env::var_os(VARIABLE).is_none(),
@@ -28,12 +28,12 @@ fn pooled() -> Option<(Server, Pooler)> {
         eprintln!("skipped: pgbouncer is not installed (apt-get install pgbouncer)");
         return None;
     }
-    let server = Server::start().expect("a server can be started");
+    let server = PostgresServer::start().expect("a server can be started");
     let pooler = Pooler::start(&server).expect("a pooler can be started");
     Some((server, pooler))
 }
 
-fn database(server: &Server, name: &str) {
+fn database(server: &PostgresServer, name: &str) {
     psql(&server.url("postgres"), &format!("CREATE DATABASE {name}")).expect("it is new");
 }
 

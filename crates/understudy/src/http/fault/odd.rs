@@ -1,4 +1,4 @@
-//! Events written in all the ways that event streams allow, and that nobody's server uses until one does.
+//! Events in every form that the event-stream format allows, common or not.
 
 use bytes::Bytes;
 

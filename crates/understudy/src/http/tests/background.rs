@@ -21,7 +21,7 @@ fn words(events: &[Value]) -> String {
         .collect()
 }
 
-async fn begin(server: &super::super::Server, model: &str) -> Got {
+async fn begin(server: &super::super::UnderstudyServer, model: &str) -> Got {
     let body = json!({"model": model, "stream": true, "background": true, "store": true, "input": "hi"});
     post(server, WIRE, "/v1/responses", &body).await
 }
@@ -30,12 +30,12 @@ fn id(got: &Got) -> String {
     got.events()[0]["response"]["id"].as_str().unwrap().into()
 }
 
-async fn again(server: &super::super::Server, id: &str, after: u64) -> Got {
+async fn again(server: &super::super::UnderstudyServer, id: &str, after: u64) -> Got {
     get(server, WIRE, &format!("/v1/responses/{id}?stream=true&starting_after={after}")).await
 }
 
 #[tokio::test]
-async fn what_broke_off_goes_on_and_is_found_again() {
+async fn a_broken_generation_goes_on_and_can_be_reattached() {
     for (trouble, ended) in [(cut(), Ended::Whole), (reset(), Ended::Reset)] {
         let cues = [text("Hello, "), trouble, wait_ms(5), text("world."), stop(Stop::End)];
         let server = start(Understudy::new([script(cues)])).await;
@@ -78,7 +78,7 @@ async fn the_next_script_goes_on_with_a_generation_that_fell_silent() {
     assert_eq!(words(&[first.events(), second.events()].concat()), "Hello, world.");
 }
 
-/// Whoever does not stream must still learn the name of what he asked for.
+/// A request without streaming must still get the id of its response.
 #[tokio::test]
 async fn one_that_has_said_nothing_has_a_name() {
     let server = start(Understudy::new([script([text("Hello"), stop(Stop::End)])])).await;

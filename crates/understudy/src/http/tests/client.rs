@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use super::super::{KEY, Options, Server};
+use super::super::{KEY, UnderstudyOptions, UnderstudyServer};
 use crate::Understudy;
 
 /// How a response ended.
@@ -53,8 +53,8 @@ const LONG: Duration = Duration::from_secs(30);
 /// Long enough to believe that nothing will come.
 const SHORT: Duration = Duration::from_millis(700);
 
-pub(super) async fn start(understudy: Understudy) -> Server {
-    Server::start(understudy, Options::default()).await.unwrap()
+pub(super) async fn start(understudy: Understudy) -> UnderstudyServer {
+    UnderstudyServer::start(understudy, UnderstudyOptions::default()).await.unwrap()
 }
 
 /// A simple request on this wire.
@@ -89,27 +89,33 @@ pub(super) fn headers(wire: WireFormat, key: &str) -> String {
 }
 
 /// Asks a simple question.
-pub(super) async fn ask(server: &Server, wire: WireFormat, model: &str, words: &str) -> Got {
+pub(super) async fn ask(server: &UnderstudyServer, wire: WireFormat, model: &str, words: &str) -> Got {
     let (path, body) = question(wire, model, words);
     post(server, wire, &path, &body).await
 }
 
 /// Asks a simple question, and waits for the rest of the answer only if it is expected.
-pub(super) async fn ask_until(server: &Server, wire: WireFormat, model: &str, ended: Ended) -> Got {
+pub(super) async fn ask_until(server: &UnderstudyServer, wire: WireFormat, model: &str, ended: Ended) -> Got {
     let (path, body) = question(wire, model, "hi");
     post_until(server, wire, &path, &body, ended).await
 }
 
-pub(super) async fn post_until(server: &Server, wire: WireFormat, path: &str, body: &Value, ended: Ended) -> Got {
+pub(super) async fn post_until(
+    server: &UnderstudyServer,
+    wire: WireFormat,
+    path: &str,
+    body: &Value,
+    ended: Ended,
+) -> Got {
     let patience = if ended == Ended::Silent { SHORT } else { LONG };
     send_for(patience, server.address(), "POST", path, &headers(wire, KEY), &body.to_string()).await
 }
 
-pub(super) async fn post(server: &Server, wire: WireFormat, path: &str, body: &Value) -> Got {
+pub(super) async fn post(server: &UnderstudyServer, wire: WireFormat, path: &str, body: &Value) -> Got {
     send(server.address(), "POST", path, &headers(wire, KEY), &body.to_string()).await
 }
 
-pub(super) async fn get(server: &Server, wire: WireFormat, path: &str) -> Got {
+pub(super) async fn get(server: &UnderstudyServer, wire: WireFormat, path: &str) -> Got {
     send(server.address(), "GET", path, &headers(wire, KEY), "").await
 }
 

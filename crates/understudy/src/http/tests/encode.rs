@@ -8,7 +8,7 @@ use everturn_core::prompt::WireFormat;
 use expect_test::{ExpectFile, expect_file};
 use serde_json::json;
 
-use super::super::act::{Act, Opening, perform};
+use super::super::act::{Act, AnswerHeader, perform};
 use super::super::dialect::Dialect;
 use crate::{
     Cue, Script, begin_call, call, ended, fail, input, malformed, ping, provided, reasoning, redacted, response_id,
@@ -46,7 +46,7 @@ fn everything() -> Script {
 }
 
 fn told(dialect: Dialect, script: Script) -> String {
-    let opening = Opening::of(&script, "model", "own_id".into());
+    let opening = AnswerHeader::of(&script, "model", "own_id".into());
     let body = json!({"stream_options": {"include_usage": true}, "background": true, "stream": true, "include": ["reasoning.encrypted_content"]});
     let mut encoder = dialect.encoder(opening, &body);
     let mut told = String::new();

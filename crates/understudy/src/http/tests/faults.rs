@@ -10,7 +10,7 @@ use futures_util::{StreamExt as _, stream};
 use http_body_util::{BodyExt as _, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 
-use super::super::{KEY, Options, Server};
+use super::super::{KEY, UnderstudyOptions, UnderstudyServer};
 use super::client::{Ended, Got, ask, ask_until, question, start};
 use crate::{Cue, Manner, Script, Understudy, cut, fail, hang, raw, reset, script, stop, text, wait_ms};
 
@@ -31,7 +31,7 @@ async fn plays(wire: WireFormat, cues: Vec<Cue>, ended: Ended) -> Got {
 }
 
 #[tokio::test]
-async fn what_is_played_whole_arrives_whole() {
+async fn a_script_without_faults_arrives_whole() {
     for wire in WireFormat::ALL {
         let got = plays(wire, short(), Ended::Whole).await;
         assert_eq!((got.status, got.ended), (200, Ended::Whole), "{wire:?}");
@@ -157,8 +157,8 @@ async fn chatter_is_only_signs_of_life() {
 #[tokio::test]
 async fn chance_is_repeatable() {
     let run = async |seed| {
-        let options = Options { chaos: 0.7, seed, ..Options::default() };
-        let server = Server::start(Understudy::numbered(QUICK), options).await.unwrap();
+        let options = UnderstudyOptions { chaos: 0.7, seed, ..UnderstudyOptions::default() };
+        let server = UnderstudyServer::start(Understudy::numbered(QUICK), options).await.unwrap();
         let mut seen = Vec::new();
         for _ in 0..12 {
             let got = ask(&server, WireFormat::OpenAiChat, "numbered", "30").await;
@@ -172,7 +172,7 @@ async fn chance_is_repeatable() {
 }
 
 #[tokio::test]
-async fn whoever_hangs_up_ends_the_answer() {
+async fn hanging_up_ends_the_answer() {
     let understudy = Understudy::new([script([text("Hel"), hang()])]);
     let server = start(understudy.clone()).await;
     assert_eq!(ask_until(&server, WireFormat::Anthropic, "m", Ended::Silent).await.ended, Ended::Silent);
@@ -186,7 +186,7 @@ async fn whoever_hangs_up_ends_the_answer() {
 }
 
 /// A client of HTTP/2, as far as its answer goes.
-async fn ask_h2(server: &Server, model: &str) -> (usize, Option<h2_reason::Reason>) {
+async fn ask_h2(server: &UnderstudyServer, model: &str) -> (usize, Option<h2_reason::Reason>) {
     let stream = tokio::net::TcpStream::connect(server.address()).await.unwrap();
     let (mut sender, connection) =
         hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();

@@ -78,7 +78,7 @@ async fn models_are_listed_and_other_addresses_are_not_there() {
 
 /// What went out is written down, on every wire, as far as it went, and can be read over HTTP with the key.
 #[tokio::test]
-async fn what_was_said_can_be_read_again() {
+async fn sent_answers_can_be_read_again() {
     for wire in WireFormat::ALL {
         let server = start(Understudy::company(Manner { pace: std::time::Duration::ZERO, seed: 0 })).await;
         ask(&server, wire, "drill-faults:cut-at-word@3x1", "say r1..r2 t1..t5").await;

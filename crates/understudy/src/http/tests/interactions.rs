@@ -5,20 +5,20 @@ use everturn_core::error::{Cause, ErrorKind};
 use everturn_core::limits::Limits;
 use everturn_core::message::Stop;
 use everturn_core::prompt::{PromptEntry, PromptPart, Request, Role, ToolSpec, WireFormat};
-use everturn_providers::gemini::{Gemini, Kept};
+use everturn_providers::gemini::{Gemini, GoogleRetention};
 use everturn_providers::http::Http;
-use everturn_providers::{Frame, Frames, Provider as _};
+use everturn_providers::{Frame, FrameStream, Provider as _};
 use futures_util::StreamExt as _;
 use serde_json::{Value, json};
 
-use super::super::{KEY, Server};
+use super::super::{KEY, UnderstudyServer};
 use super::client::{Ended, Got, get, post, start};
 use crate::{Understudy, call, cut, fail, hang, reasoning, reset, script, sealed, stop, text, usage, wait_ms};
 
 const WIRE: WireFormat = WireFormat::Gemini;
 const MODEL: &str = "gemini-3-flash";
 
-async fn begin(server: &Server, model: &str) -> Got {
+async fn begin(server: &UnderstudyServer, model: &str) -> Got {
     let body = json!({"model": model, "stream": true, "background": true, "store": true, "input": "hi"});
     post(server, WIRE, "/v1beta/interactions", &body).await
 }
@@ -60,7 +60,7 @@ async fn every_event_has_an_id_and_the_rest_is_found_after_it() {
 }
 
 #[tokio::test]
-async fn what_is_not_kept_or_not_said_is_refused() {
+async fn unknown_interactions_and_events_are_refused() {
     let server = start(Understudy::new([script([text("Hello."), stop(Stop::End)])])).await;
     assert_eq!(get(&server, WIRE, "/v1beta/interactions/v1_gone").await.status, 404);
     assert_eq!(post(&server, WIRE, "/v1beta/interactions/v1_gone/cancel", &json!({})).await.status, 404);
@@ -71,7 +71,7 @@ async fn what_is_not_kept_or_not_said_is_refused() {
     assert_eq!(post(&server, WIRE, "/v1beta/interactions", &unknown).await.status, 400);
 }
 
-/// Whoever does not stream gets it in one piece.
+/// A request without streaming gets the answer in one piece.
 #[tokio::test]
 async fn an_interaction_in_one_piece() {
     let server = start(Understudy::new([script([
@@ -88,14 +88,14 @@ async fn an_interaction_in_one_piece() {
     assert_eq!(whole["steps"][1], asked);
 }
 
-fn adapter(server: &Server) -> Gemini {
+fn adapter(server: &UnderstudyServer) -> Gemini {
     let base = format!("{}/v1beta", server.url());
     let variable = |name: &str| match name {
         "GOOGLE_GEMINI_BASE_URL" => Some(base.clone()),
         "GEMINI_API_KEY" => Some(KEY.to_owned()),
         _ => None,
     };
-    Gemini::usual(Http::direct(&Limits::default()), variable).unwrap().with_kept(Kept::Background)
+    Gemini::usual(Http::direct(&Limits::default()), variable).unwrap().with_kept(GoogleRetention::Background)
 }
 
 fn asking(gemini: &Gemini, model: &str) -> Request {
@@ -114,7 +114,7 @@ struct Heard {
     ended: Result<Stop, (ErrorKind, Cause)>,
 }
 
-async fn hear(mut frames: Frames) -> Heard {
+async fn hear(mut frames: FrameStream) -> Heard {
     let (mut deltas, mut handle) = (Vec::new(), None);
     while let Some(frame) = frames.next().await {
         for delta in frame.iter().flat_map(Frame::deltas) {
@@ -169,7 +169,7 @@ async fn the_adapter_reads_on_wherever_it_was_cut() {
     let expected = ("Hello, wörld.".into(), "Let me think.".into(), r#"{"at":"kelp","deep":[1,2]}"#.into());
     assert_eq!(joined(&whole.deltas), expected);
     for fault in ["cut", "truncate", "reset"] {
-        // The last event is the stop: whoever saw it has everything.
+        // The last event is the stop: a reader that saw it has everything.
         for events in 1..14 {
             let model = format!("{MODEL}-faults:{fault}@{events}");
             let first = hear(gemini.open(asking(&gemini, &model)).await.unwrap()).await;

@@ -10,7 +10,7 @@ pub(in crate::http) mod hear;
 
 use serde_json::{Map, Value, json};
 
-use super::Refusal;
+use super::WireRefusal;
 
 /// The number of an event, from its id.
 pub(in crate::http) fn number(event_id: &str) -> Option<u64> {
@@ -30,8 +30,8 @@ pub(in crate::http) fn queued(id: &str, model: &str) -> Value {
     })
 }
 
-pub(in crate::http) fn not_found(id: &str) -> Refusal {
-    Refusal::new(404, format!("Interaction {id} not found."))
+pub(in crate::http) fn not_found(id: &str) -> WireRefusal {
+    WireRefusal::new(404, format!("Interaction {id} not found."))
 }
 
 /// Whether an event is the last of its interaction.

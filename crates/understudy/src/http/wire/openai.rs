@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Refusal, is_plain};
+use super::{WireRefusal, is_plain};
 
 /// The type and code of an error with this status.
 pub(in crate::http) const fn kind(status: u16) -> (&'static str, Option<&'static str>) {
@@ -18,7 +18,7 @@ pub(in crate::http) const fn kind(status: u16) -> (&'static str, Option<&'static
     }
 }
 
-pub(in crate::http) fn body(refusal: &Refusal) -> Value {
+pub(in crate::http) fn body(refusal: &WireRefusal) -> Value {
     let (kind, code) = kind(refusal.status);
     json!({"error": {
         "message": refusal.message, "type": refusal.kind.unwrap_or(kind), "param": refusal.param,
@@ -39,12 +39,12 @@ pub(in crate::http) const fn words(status: u16) -> &'static str {
     }
 }
 
-pub(in crate::http) fn missing(param: &str) -> Refusal {
-    let refusal = Refusal::new(400, format!("Missing required parameter: '{param}'."));
+pub(in crate::http) fn missing(param: &str) -> WireRefusal {
+    let refusal = WireRefusal::new(400, format!("Missing required parameter: '{param}'."));
     refusal.about(param).coded("missing_required_parameter")
 }
 
-pub(super) fn invalid_type(param: &str, expected: &str, got: &Value) -> Refusal {
+pub(super) fn invalid_type(param: &str, expected: &str, got: &Value) -> WireRefusal {
     let got = match got {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",
@@ -53,15 +53,16 @@ pub(super) fn invalid_type(param: &str, expected: &str, got: &Value) -> Refusal 
         Value::Array(_) => "an array",
         Value::Object(_) => "an object",
     };
-    let refusal = Refusal::new(400, format!("Invalid type for '{param}': expected {expected}, but got {got} instead."));
+    let refusal =
+        WireRefusal::new(400, format!("Invalid type for '{param}': expected {expected}, but got {got} instead."));
     refusal.about(param).coded("invalid_type")
 }
 
-pub(super) fn invalid_value(param: &str, value: &str, supported: &[&str]) -> Refusal {
+pub(super) fn invalid_value(param: &str, value: &str, supported: &[&str]) -> WireRefusal {
     let (last, others) = supported.split_last().unwrap_or((&"", &[]));
     let others: Vec<String> = others.iter().map(|one| format!("'{one}'")).collect();
     let and = if others.is_empty() { String::new() } else { format!("{}, and ", others.join(", ")) };
-    let refusal = Refusal::new(400, format!("Invalid value: '{value}'. Supported values are: {and}'{last}'."));
+    let refusal = WireRefusal::new(400, format!("Invalid value: '{value}'. Supported values are: {and}'{last}'."));
     refusal.about(param).coded("invalid_value")
 }
 
@@ -69,19 +70,19 @@ pub(super) fn invalid_value(param: &str, value: &str, supported: &[&str]) -> Ref
 const SAMPLING: [&str; 2] = ["temperature", "top_p"];
 
 /// Refuses parameters outside their range, and those that a model which reasons with this effort does not take.
-pub(super) fn sampling(body: &Map<String, Value>, effort: Option<&str>) -> Result<(), Refusal> {
+pub(super) fn sampling(body: &Map<String, Value>, effort: Option<&str>) -> Result<(), WireRefusal> {
     let model = body.get("model").and_then(Value::as_str).unwrap_or_default();
     let reasons = is_reasoning(model) && effort != Some("none");
     for name in SAMPLING.into_iter().chain(["stop"]).filter(|name| body.contains_key(*name)) {
         if reasons || (name == "stop" && is_reasoning(model)) {
             let words = format!("Unsupported parameter: '{name}' is not supported with this model.");
-            return Err(Refusal::new(400, words).about(name).coded("unsupported_parameter"));
+            return Err(WireRefusal::new(400, words).about(name).coded("unsupported_parameter"));
         }
     }
     for (name, highest) in [("temperature", 2.0), ("top_p", 1.0)] {
         if body.get(name).is_some_and(|value| !value.as_f64().is_some_and(|value| (0.0..=highest).contains(&value))) {
             let words = format!("Invalid '{name}': expected a decimal from 0 to {highest}.");
-            return Err(Refusal::new(400, words).about(name).coded("decimal_above_max_value"));
+            return Err(WireRefusal::new(400, words).about(name).coded("decimal_above_max_value"));
         }
     }
     match body.get("stop").and_then(Value::as_array).map(Vec::len) {
@@ -97,8 +98,8 @@ fn is_reasoning(model: &str) -> bool {
     ["gpt-5", "gpt-6", "o1", "o3", "o4"].iter().any(|begin| model.starts_with(begin)) && !model.contains("-chat")
 }
 
-pub(super) fn empty_array(param: &str) -> Refusal {
-    let refusal = Refusal::new(
+pub(super) fn empty_array(param: &str) -> WireRefusal {
+    let refusal = WireRefusal::new(
         400,
         format!(
             "Invalid '{param}': empty array. Expected an array with minimum length 1, but got an empty array instead."
@@ -107,8 +108,8 @@ pub(super) fn empty_array(param: &str) -> Refusal {
     refusal.about(param).coded("empty_array")
 }
 
-pub(super) fn too_long(param: &str, max: usize, len: usize) -> Refusal {
-    let refusal = Refusal::new(
+pub(super) fn too_long(param: &str, max: usize, len: usize) -> WireRefusal {
+    let refusal = WireRefusal::new(
         400,
         format!(
             "Invalid '{param}': string too long. Expected a string with maximum length {max}, but got a string with \
@@ -118,10 +119,10 @@ pub(super) fn too_long(param: &str, max: usize, len: usize) -> Refusal {
     refusal.about(param).coded("string_above_max_length")
 }
 
-/// Refuses parameters nobody knows.
+/// Refuses unknown parameters.
 pub(super) fn known(body: &serde_json::Map<String, Value>, known: &[&str]) -> super::Checked {
     match body.keys().find(|key| !known.contains(&key.as_str())) {
-        Some(key) => Err(Refusal::new(400, format!("Unknown parameter: '{key}'."))
+        Some(key) => Err(WireRefusal::new(400, format!("Unknown parameter: '{key}'."))
             .about(key.as_str())
             .coded("unknown_parameter")),
         None => Ok(()),
@@ -129,7 +130,7 @@ pub(super) fn known(body: &serde_json::Map<String, Value>, known: &[&str]) -> su
 }
 
 /// The text at `place[key]`, which must be there.
-pub(super) fn text<'a>(value: &'a Value, place: &str, key: &str) -> Result<&'a str, Refusal> {
+pub(super) fn text<'a>(value: &'a Value, place: &str, key: &str) -> Result<&'a str, WireRefusal> {
     let param = format!("{place}.{key}");
     match value.get(key) {
         None | Some(Value::Null) => Err(missing(&param)),
@@ -148,7 +149,7 @@ pub(super) fn tool_name(name: &str, param: &str) -> super::Checked {
             "Invalid '{param}': string does not match pattern. Expected a string that matches the pattern \
              '^[a-zA-Z0-9_-]+$'."
         );
-        return Err(Refusal::new(400, message).about(param).coded("invalid_value"));
+        return Err(WireRefusal::new(400, message).about(param).coded("invalid_value"));
     }
     Ok(())
 }
@@ -165,5 +166,5 @@ pub(super) fn schema(schema: Option<&Value>, name: &str, param: &str) -> super::
     let message = format!(
         "Invalid schema for function '{name}': schema must be a JSON Schema of 'type: \"object\"', got 'type: \"{kind}\"'."
     );
-    Err(Refusal::new(400, message).about(param).coded("invalid_function_parameters"))
+    Err(WireRefusal::new(400, message).about(param).coded("invalid_function_parameters"))
 }

@@ -30,7 +30,7 @@ fn request(entries: Vec<PromptEntry>) -> Request {
 }
 
 fn sent(request: &Request) -> Value {
-    body(request, Family::of(request.model.name(), None))
+    body(request, GeminiFamily::of(request.model.name(), None))
 }
 
 fn pretty(value: &Value) -> String {

@@ -7,11 +7,11 @@ use everturn_core::message::{RunBy, Seal, Source, Stop};
 use serde_json::{Value, json};
 
 use super::super::{filtered_detail, id_or};
-use crate::http::act::{Encode, Opening};
+use crate::http::act::{AnswerHeader, Encode};
 use crate::http::sse;
 
-pub(crate) struct Encoder {
-    opening: Opening,
+pub(crate) struct AnthropicEncoder {
+    opening: AnswerHeader,
     /// The next free number.
     next: u64,
     /// The open text or thought.
@@ -40,8 +40,8 @@ struct Called {
     is_open: bool,
 }
 
-impl Encoder {
-    pub(crate) fn new(opening: Opening) -> Self {
+impl AnthropicEncoder {
+    pub(crate) fn new(opening: AnswerHeader) -> Self {
         let report = opening.report;
         Self { opening, next: 0, open: None, calls: Vec::new(), report, searches: 0 }
     }
@@ -146,7 +146,7 @@ fn count(reported: TokenCount) -> u64 {
     reported.known().unwrap_or(0)
 }
 
-impl Encode for Encoder {
+impl Encode for AnthropicEncoder {
     fn begin(&mut self, out: &mut Vec<String>) {
         let usage = json!({
             "input_tokens": count(self.report.input), "output_tokens": 1,
@@ -221,7 +221,7 @@ impl Encode for Encoder {
     }
 }
 
-impl Encoder {
+impl AnthropicEncoder {
     /// Ends the message, and says why.
     fn end(&mut self, end: &Value, out: &mut Vec<String>) {
         self.close(out);

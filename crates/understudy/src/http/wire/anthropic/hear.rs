@@ -3,12 +3,12 @@
 use serde_json::Value;
 
 use super::super::texts;
-use crate::heard::{Heard, Offered, Said, Told};
+use crate::heard::{Heard, OfferedTool, ToolAnswer, Utterance};
 
 pub(in crate::http) fn hear(mut heard: Heard, body: &Value) -> Heard {
     heard.system = texts(&body["system"]);
     let tools = body["tools"].as_array().into_iter().flatten().filter(|tool| tool.get("input_schema").is_some());
-    let offered = tools.map(|tool| Offered {
+    let offered = tools.map(|tool| OfferedTool {
         name: tool["name"].as_str().unwrap_or_default().into(),
         description: tool["description"].as_str().unwrap_or_default().into(),
         schema: tool["input_schema"].clone(),
@@ -18,7 +18,7 @@ pub(in crate::http) fn hear(mut heard: Heard, body: &Value) -> Heard {
     let mut names = Vec::new();
     for message in body["messages"].as_array().into_iter().flatten() {
         let is_user = message["role"] == "user";
-        let say = |text: &str| if is_user { Said::User(text.into()) } else { Said::Model(text.into()) };
+        let say = |text: &str| if is_user { Utterance::User(text.into()) } else { Utterance::Model(text.into()) };
         if let Some(text) = message["content"].as_str() {
             said.push(say(text));
         }
@@ -29,7 +29,7 @@ pub(in crate::http) fn hear(mut heard: Heard, body: &Value) -> Heard {
                 Some("tool_result") => {
                     let name = names.iter().rfind(|(id, _)| *id == block["tool_use_id"]);
                     let tool = name.and_then(|(_, name)| name.as_str()).unwrap_or_default().into();
-                    said.push(Said::Result(Told { tool, text: texts(&block["content"]) }));
+                    said.push(Utterance::Result(ToolAnswer { tool, text: texts(&block["content"]) }));
                 }
                 _ => {}
             }

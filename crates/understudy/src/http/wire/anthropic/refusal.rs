@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::super::Refusal;
+use super::super::WireRefusal;
 
-pub(in crate::http) fn body(refusal: &Refusal, request_id: &str) -> Value {
+pub(in crate::http) fn body(refusal: &WireRefusal, request_id: &str) -> Value {
     let kind = refusal.kind.unwrap_or_else(|| kind(refusal.status));
     json!({"type": "error", "error": {"type": kind, "message": refusal.message}, "request_id": request_id})
 }

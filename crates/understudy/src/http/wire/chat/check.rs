@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::super::openai::{
     empty_array, invalid_type, invalid_value, known, missing, sampling, schema, text, tool_name,
 };
-use super::super::{Checked, Refusal, refuse};
+use super::super::{Checked, WireRefusal, refuse};
 
 /// Everything a request may hold at its top. What compatibles take besides is taken too.
 const FIELDS: [&str; 41] = [
@@ -92,7 +92,7 @@ fn message(message: &Value, place: &str) -> Checked {
         (_, Value::Null) => {
             let param = format!("{place}.content");
             let words = "Invalid value for 'content': expected a string, got null.";
-            return Err(Refusal::new(400, words).about(param));
+            return Err(WireRefusal::new(400, words).about(param));
         }
         (_, Value::String(_)) => {}
         (_, Value::Array(parts)) => parts
@@ -117,7 +117,7 @@ fn message(message: &Value, place: &str) -> Checked {
         (Some(other), "assistant") => Err(invalid_type(&format!("{place}.tool_calls"), "an array of objects", other)),
         (Some(_), _) => {
             let param = format!("{place}.tool_calls");
-            Err(Refusal::new(400, format!("Unknown parameter: '{param}'.")).about(param).coded("unknown_parameter"))
+            Err(WireRefusal::new(400, format!("Unknown parameter: '{param}'.")).about(param).coded("unknown_parameter"))
         }
     }
 }
@@ -142,7 +142,7 @@ fn content_part(part: &Value, role: &str, place: &str) -> Checked {
 fn call(call: &Value, place: &str) -> Checked {
     let id = text(call, place, "id")?;
     if id.is_empty() {
-        return Err(Refusal::new(400, format!("Invalid '{place}.id': empty string.")).about(format!("{place}.id")));
+        return Err(WireRefusal::new(400, format!("Invalid '{place}.id': empty string.")).about(format!("{place}.id")));
     }
     let kind = text(call, place, "type")?;
     if kind != "function" {
@@ -165,11 +165,11 @@ fn pairs(messages: &[Value]) -> Checked {
             let id = message["tool_call_id"].as_str().unwrap_or_default();
             if !open.contains(&id) && !answered.contains(id) {
                 let words = "Invalid parameter: messages with role 'tool' must be a response to a preceeding message with 'tool_calls'.";
-                return Err(Refusal::new(400, words).about(format!("messages.[{at}].role")));
+                return Err(WireRefusal::new(400, words).about(format!("messages.[{at}].role")));
             }
             if !answered.insert(id) {
                 let words = format!("Duplicate value for 'tool_call_id' of '{id}' in message[{at}].");
-                return Err(Refusal::new(400, words).about(format!("messages.[{at}].tool_call_id")));
+                return Err(WireRefusal::new(400, words).about(format!("messages.[{at}].tool_call_id")));
             }
             open.retain(|one| *one != id);
             continue;
@@ -194,7 +194,7 @@ fn unanswered(open: &[&str], at: usize) -> Checked {
          following tool_call_ids did not have response messages: {}",
         open.join(", ")
     );
-    Err(Refusal::new(400, words).about(format!("messages.[{at}].role")))
+    Err(WireRefusal::new(400, words).about(format!("messages.[{at}].role")))
 }
 
 fn tools(body: &Map<String, Value>) -> Checked {
@@ -209,7 +209,7 @@ fn tools(body: &Map<String, Value>) -> Checked {
             "Invalid 'tools': array too long. Expected an array with maximum length 128, but got an array with length {} instead.",
             tools.len()
         );
-        return Err(Refusal::new(400, words).about("tools").coded("array_above_max_length"));
+        return Err(WireRefusal::new(400, words).about("tools").coded("array_above_max_length"));
     }
     for (at, tool) in tools.iter().enumerate() {
         let place = format!("tools[{at}]");
@@ -227,7 +227,7 @@ fn tools(body: &Map<String, Value>) -> Checked {
     let choice = body.get("tool_choice").filter(|choice| !choice.is_null());
     match choice {
         None => Ok(()),
-        Some(_) if tools.is_empty() => Err(Refusal::new(
+        Some(_) if tools.is_empty() => Err(WireRefusal::new(
             400,
             "Invalid value for 'tool_choice': 'tool_choice' is only allowed when 'tools' are specified.",
         )
@@ -240,7 +240,7 @@ fn tools(body: &Map<String, Value>) -> Checked {
             }
             let words =
                 "Invalid value for 'tool_choice': 'tool_choice.function.name' is not one of the provided tools.";
-            Err(Refusal::new(400, words).about("tool_choice"))
+            Err(WireRefusal::new(400, words).about("tool_choice"))
         }
         Some(other) => Err(invalid_value("tool_choice", &other.to_string(), &["none", "auto", "required"])),
     }
@@ -251,7 +251,7 @@ fn options(body: &Map<String, Value>) -> Checked {
         && body.get("stream") != Some(&Value::Bool(true))
     {
         let words = "The 'stream_options' parameter is only allowed when 'stream' is enabled.";
-        return Err(Refusal::new(400, words).about("stream_options"));
+        return Err(WireRefusal::new(400, words).about("stream_options"));
     }
     if body.contains_key("max_tokens") && body.contains_key("max_completion_tokens") {
         return refuse("Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported.");
@@ -263,7 +263,7 @@ fn options(body: &Map<String, Value>) -> Checked {
             let words = format!(
                 "Invalid '{field}': integer below minimum value. Expected a value >= 1, but got {tokens} instead."
             );
-            return Err(Refusal::new(400, words).about(field).coded("integer_below_min_value"));
+            return Err(WireRefusal::new(400, words).about(field).coded("integer_below_min_value"));
         }
     }
     sampling(body, body.get("reasoning_effort").and_then(Value::as_str))

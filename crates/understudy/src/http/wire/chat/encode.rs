@@ -7,11 +7,11 @@ use everturn_core::message::{RunBy, Stop};
 use serde_json::{Value, json};
 
 use super::super::id_or;
-use crate::http::act::{Encode, Opening};
+use crate::http::act::{AnswerHeader, Encode};
 use crate::http::sse;
 
-pub(crate) struct Encoder {
-    opening: Opening,
+pub(crate) struct ChatEncoder {
+    opening: AnswerHeader,
     /// Whether the request wants to know the tokens.
     tells_usage: bool,
     /// Slots of calls, in the order of their index on the wire.
@@ -22,8 +22,8 @@ pub(crate) struct Encoder {
     report: UsageReport,
 }
 
-impl Encoder {
-    pub(crate) fn new(opening: Opening, tells_usage: bool) -> Self {
+impl ChatEncoder {
+    pub(crate) fn new(opening: AnswerHeader, tells_usage: bool) -> Self {
         let report = opening.report;
         Self { opening, tells_usage, calls: Vec::new(), hidden: Vec::new(), said: 0, report }
     }
@@ -65,7 +65,7 @@ impl Encoder {
     }
 }
 
-impl Encode for Encoder {
+impl Encode for ChatEncoder {
     fn begin(&mut self, out: &mut Vec<String>) {
         self.delta(json!({"role": "assistant", "content": "", "refusal": null}), out);
     }
@@ -133,7 +133,7 @@ impl Encode for Encoder {
 
     fn error(&mut self, error: &ProviderError, out: &mut Vec<String>) {
         if error.cause == Cause::ErrorFinish {
-            // What gateways send when whoever stood behind them failed.
+            // What gateways send when the provider behind them failed.
             return self.finish("error", out);
         }
         let status = crate::http::act::status(error);

@@ -7,11 +7,11 @@ use everturn_core::error::{Cause, ProviderError};
 use everturn_core::message::{Meta, RunBy, Seal, Stop};
 use serde_json::{Value, json};
 
-use crate::http::act::{Encode, Opening};
+use crate::http::act::{AnswerHeader, Encode};
 use crate::http::sse;
 
-pub(crate) struct Encoder {
-    opening: Opening,
+pub(crate) struct GeminiEncoder {
+    opening: AnswerHeader,
     calls: Vec<Called>,
     /// A signature that waits for the part it belongs to.
     signature: Option<String>,
@@ -28,8 +28,8 @@ struct Called {
     arguments: String,
 }
 
-impl Encoder {
-    pub(crate) fn new(opening: Opening) -> Self {
+impl GeminiEncoder {
+    pub(crate) fn new(opening: AnswerHeader) -> Self {
         let report = opening.report;
         Self {
             opening,
@@ -133,7 +133,7 @@ fn signature_in(meta: &Meta) -> Option<String> {
     found.and_then(Value::as_str).map(Into::into)
 }
 
-impl Encode for Encoder {
+impl Encode for GeminiEncoder {
     fn begin(&mut self, _out: &mut Vec<String>) {}
 
     fn say(&mut self, said: &Delta, out: &mut Vec<String>) {

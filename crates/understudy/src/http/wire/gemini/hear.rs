@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::field;
-use crate::heard::{Heard, Offered, Said, Told};
+use crate::heard::{Heard, OfferedTool, ToolAnswer, Utterance};
 
 pub(in crate::http) fn hear(mut heard: Heard, body: &Value) -> Heard {
     let system = field(body, "systemInstruction", "system_instruction").map(|system| &system["parts"]);
@@ -12,7 +12,7 @@ pub(in crate::http) fn hear(mut heard: Heard, body: &Value) -> Heard {
         let declared = field(tool, "functionDeclarations", "function_declarations").and_then(Value::as_array);
         heard.tools.extend(declared.into_iter().flatten().map(|function| {
             let schema = field(function, "parametersJsonSchema", "parameters_json_schema");
-            Offered {
+            OfferedTool {
                 name: function["name"].as_str().unwrap_or_default().into(),
                 description: function["description"].as_str().unwrap_or_default().into(),
                 schema: schema.or_else(|| function.get("parameters")).cloned().unwrap_or_default(),
@@ -24,11 +24,15 @@ pub(in crate::http) fn hear(mut heard: Heard, body: &Value) -> Heard {
         for part in content["parts"].as_array().into_iter().flatten() {
             if let Some(response) = field(part, "functionResponse", "function_response") {
                 let tool = response["name"].as_str().unwrap_or_default().into();
-                said.push(Said::Result(Told { tool, text: words_of(&response["response"]) }));
+                said.push(Utterance::Result(ToolAnswer { tool, text: words_of(&response["response"]) }));
             } else if part["thought"] != Value::Bool(true)
                 && let Some(text) = part["text"].as_str().filter(|text| !text.is_empty())
             {
-                said.push(if content["role"] == "model" { Said::Model(text.into()) } else { Said::User(text.into()) });
+                said.push(if content["role"] == "model" {
+                    Utterance::Model(text.into())
+                } else {
+                    Utterance::User(text.into())
+                });
             }
         }
     }

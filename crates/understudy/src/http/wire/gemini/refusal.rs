@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::super::Refusal;
+use super::super::WireRefusal;
 
-pub(in crate::http) fn body(refusal: &Refusal) -> Value {
+pub(in crate::http) fn body(refusal: &WireRefusal) -> Value {
     let mut error = json!({
         "code": refusal.status, "message": refusal.message, "status": refusal.kind.unwrap_or_else(|| name(refusal.status)),
     });

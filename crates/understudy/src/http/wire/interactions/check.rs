@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use super::super::{Checked, Refusal, is_base64, refuse};
+use super::super::{Checked, WireRefusal, is_base64, refuse};
 
 /// Everything a request to a model may hold at its top.
 const FIELDS: [&str; 20] = [
@@ -64,7 +64,7 @@ pub(in crate::http) fn check(body: &Map<String, Value>, kept: &dyn Fn(&str) -> b
     }
     let earlier = body.get("previous_interaction_id").and_then(Value::as_str);
     if let Some(id) = earlier.filter(|id| !kept(id)) {
-        return Err(Refusal::new(404, format!("Previous interaction {id} not found.")));
+        return Err(WireRefusal::new(404, format!("Previous interaction {id} not found.")));
     }
     match body.get("input") {
         Some(Value::String(text)) if !text.is_empty() => {}
@@ -196,12 +196,12 @@ fn signed(steps: &[Value]) -> Checked {
     Ok(())
 }
 
-fn tools(tools: Option<&Value>) -> Result<BTreeSet<&str>, Refusal> {
+fn tools(tools: Option<&Value>) -> Result<BTreeSet<&str>, WireRefusal> {
     let mut names = BTreeSet::new();
     for tool in tools.and_then(Value::as_array).into_iter().flatten() {
         let kind = tool["type"].as_str().unwrap_or_default();
         if kind.is_empty() {
-            return Err(Refusal::new(400, "A tool must have a type."));
+            return Err(WireRefusal::new(400, "A tool must have a type."));
         }
         if kind != "function" {
             continue;
@@ -211,10 +211,10 @@ fn tools(tools: Option<&Value>) -> Result<BTreeSet<&str>, Refusal> {
             && name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
             && name.chars().all(|c| c.is_ascii_alphanumeric() || "_.:-".contains(c));
         if !is_name || !tool["parameters"].is_object() {
-            return Err(Refusal::new(400, format!("Invalid function declaration '{name}'.")));
+            return Err(WireRefusal::new(400, format!("Invalid function declaration '{name}'.")));
         }
         if !names.insert(name) {
-            return Err(Refusal::new(400, format!("Duplicate function declaration found: {name}")));
+            return Err(WireRefusal::new(400, format!("Duplicate function declaration found: {name}")));
         }
     }
     Ok(names)

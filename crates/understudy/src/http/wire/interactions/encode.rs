@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 
 use super::super::{base64, id_or};
 use super::event_id;
-use crate::http::act::{Encode, Opening};
+use crate::http::act::{AnswerHeader, Encode};
 use crate::http::sse;
 
-pub(crate) struct Encoder {
-    opening: Opening,
+pub(crate) struct InteractionsEncoder {
+    opening: AnswerHeader,
     /// The number of the last event.
     events: u64,
     /// How many steps have begun.
@@ -37,8 +37,8 @@ struct Called {
     arguments: String,
 }
 
-impl Encoder {
-    pub(crate) fn new(opening: Opening) -> Self {
+impl InteractionsEncoder {
+    pub(crate) fn new(opening: AnswerHeader) -> Self {
         let report = opening.report;
         Self { opening, events: 0, steps: 0, open: None, calls: Vec::new(), report }
     }
@@ -113,7 +113,7 @@ impl Encoder {
 
     fn input(&mut self, slot: u32, json: &str, out: &mut Vec<String>) {
         let Some(called) = self.calls.iter_mut().rfind(|called| called.call.slot == slot) else {
-            // Input for a call that nobody began: a step that was never told of.
+            // Input for a call that never began: a step that was not announced.
             return self.grow(slot as usize, json!({"type": "arguments_delta", "arguments": json}), out);
         };
         if called.call.run_by == RunBy::Provider {
@@ -146,7 +146,7 @@ impl Encoder {
         self.end_step(index, out);
     }
 
-    /// The last event, and the word that nothing comes after it, in one piece: nobody may come between them.
+    /// The last event and the end marker, in one piece: nothing may come between them.
     fn complete(&mut self, status: &str, out: &mut Vec<String>) {
         let mut interaction = self.interaction(status);
         interaction["usage"] = self.usage();
@@ -156,7 +156,7 @@ impl Encoder {
     }
 }
 
-impl Encode for Encoder {
+impl Encode for InteractionsEncoder {
     fn begin(&mut self, out: &mut Vec<String>) {
         let interaction = self.interaction("in_progress");
         self.event("interaction.created", json!({"interaction": interaction}), out);
@@ -211,7 +211,7 @@ impl Encode for Encoder {
     }
 
     fn ping(&mut self, out: &mut Vec<String>) {
-        // Without an id: nobody reads on from a sign of life.
+        // Without an id: no reader resumes from a sign of life.
         let kind = "interaction.status_update";
         let data = json!({"event_type": kind, "interaction_id": self.opening.id, "status": "in_progress"});
         out.push(format!("event: {kind}\n{}", sse::plain(&data)));

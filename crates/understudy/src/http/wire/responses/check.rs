@@ -7,7 +7,7 @@ mod tests;
 use serde_json::{Map, Value};
 
 use super::super::openai::{invalid_type, invalid_value, known, missing, sampling, schema, text, tool_name};
-use super::super::{Checked, Kept, Refusal};
+use super::super::{Checked, EarlierResponse, WireRefusal};
 
 /// Everything a request may hold at its top.
 const FIELDS: [&str; 29] = [
@@ -57,7 +57,7 @@ const EFFORTS: [&str; 7] = ["none", "minimal", "low", "medium", "high", "xhigh",
 /// The least output there may be.
 const OUTPUT_MIN: i64 = 16;
 
-pub(in crate::http) fn check(body: &Map<String, Value>, kept: &dyn Fn(&str) -> Option<Kept>) -> Checked {
+pub(in crate::http) fn check(body: &Map<String, Value>, kept: &dyn Fn(&str) -> Option<EarlierResponse>) -> Checked {
     known(body, &FIELDS)?;
     if !body.contains_key("model") {
         return Err(missing("model"));
@@ -74,7 +74,7 @@ pub(in crate::http) fn check(body: &Map<String, Value>, kept: &dyn Fn(&str) -> O
     }
     if body.get("background") == Some(&Value::Bool(true)) && !is_stored(body) {
         let words = "Background mode requires `store` to be true.";
-        return Err(Refusal::new(400, words).about("background").coded("invalid_value"));
+        return Err(WireRefusal::new(400, words).about("background").coded("invalid_value"));
     }
     tools(body)?;
     options(body)
@@ -84,16 +84,16 @@ fn is_stored(body: &Map<String, Value>) -> bool {
     body.get("store") != Some(&Value::Bool(false))
 }
 
-fn chain(id: &Value, kept: &dyn Fn(&str) -> Option<Kept>) -> Result<Kept, Refusal> {
+fn chain(id: &Value, kept: &dyn Fn(&str) -> Option<EarlierResponse>) -> Result<EarlierResponse, WireRefusal> {
     let param = "previous_response_id";
     let Some(id) = id.as_str() else { return Err(invalid_type(param, "a string", id)) };
     if !id.starts_with("resp") {
         let words = format!("Invalid '{param}': '{id}'. Expected an ID that begins with 'resp'.");
-        return Err(Refusal::new(400, words).about(param).coded("invalid_value"));
+        return Err(WireRefusal::new(400, words).about(param).coded("invalid_value"));
     }
     kept(id).ok_or_else(|| {
         let words = format!("Previous response with id '{id}' not found.");
-        Refusal::new(400, words).about(param).coded("previous_response_not_found")
+        WireRefusal::new(400, words).about(param).coded("previous_response_not_found")
     })
 }
 
@@ -123,7 +123,7 @@ fn tools(body: &Map<String, Value>) -> Checked {
                 return Ok(());
             }
             let words = format!("Tool choice '{kind}' not found in 'tools' parameter.");
-            Err(Refusal::new(400, words).about("tool_choice"))
+            Err(WireRefusal::new(400, words).about("tool_choice"))
         }
         Some(other) => Err(invalid_value("tool_choice", &other.to_string(), &["none", "auto", "required"])),
     }
@@ -137,7 +137,7 @@ fn options(body: &Map<String, Value>) -> Checked {
             "Invalid 'max_output_tokens': integer below minimum value. Expected a value >= {OUTPUT_MIN}, but got \
              {tokens} instead."
         );
-        return Err(Refusal::new(400, words).about("max_output_tokens").coded("integer_below_min_value"));
+        return Err(WireRefusal::new(400, words).about("max_output_tokens").coded("integer_below_min_value"));
     }
     for (at, include) in body.get("include").and_then(Value::as_array).into_iter().flatten().enumerate() {
         let include = include.as_str().unwrap_or_default();

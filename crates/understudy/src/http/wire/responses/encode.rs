@@ -7,11 +7,11 @@ use everturn_core::message::{RunBy, Seal, Source, Stop};
 use serde_json::{Map, Value, json};
 
 use super::super::id_or;
-use crate::http::act::{Encode, Opening};
+use crate::http::act::{AnswerHeader, Encode};
 use crate::http::sse;
 
-pub(crate) struct Encoder {
-    opening: Opening,
+pub(crate) struct ResponsesEncoder {
+    opening: AnswerHeader,
     /// What of the request the response repeats.
     echo: Map<String, Value>,
     /// Whether the request wants reasoning in the form it can be sent back in.
@@ -46,8 +46,8 @@ struct Called {
     is_open: bool,
 }
 
-impl Encoder {
-    pub(crate) fn new(opening: Opening, echo: Map<String, Value>, shows_sealed: bool) -> Self {
+impl ResponsesEncoder {
+    pub(crate) fn new(opening: AnswerHeader, echo: Map<String, Value>, shows_sealed: bool) -> Self {
         let report = opening.report;
         Self { opening, echo, shows_sealed, sequence: 0, items: Vec::new(), open: None, calls: Vec::new(), report }
     }
@@ -286,7 +286,7 @@ fn hosted(tool: &str) -> String {
     format!("{}_call", tool.trim_end_matches("_call"))
 }
 
-impl Encode for Encoder {
+impl Encode for ResponsesEncoder {
     fn begin(&mut self, out: &mut Vec<String>) {
         let response = self.response("in_progress");
         self.event("response.created", json!({"response": response}), out);

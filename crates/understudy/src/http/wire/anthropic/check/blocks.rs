@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::super::super::{Checked, is_plain, refuse};
 
-/// Who may say which kind of block.
+/// The kinds of block that each role may send.
 const USER: [&str; 5] = ["text", "image", "document", "tool_result", "search_result"];
 const ASSISTANT: [&str; 5] = ["text", "thinking", "redacted_thinking", "tool_use", "server_tool_use"];
 
@@ -46,7 +46,7 @@ fn block(block: &Value, place: &str, role: &str) -> Checked {
         "thinking" => {
             string(block, place, "thinking")?;
             let signature = string(block, place, "signature")?;
-            // Signed by whoever sealed it: opaque, but never empty and never prose.
+            // A signature is opaque, but never empty and never prose.
             if signature.is_empty() || signature.contains(char::is_whitespace) {
                 return refuse(format!("{place}: Invalid `signature` in `thinking` block"));
             }
@@ -113,9 +113,9 @@ fn result(block: &Value, place: &str) -> Checked {
     }
 }
 
-fn string<'a>(block: &'a Value, place: &str, key: &str) -> Result<&'a str, super::super::super::Refusal> {
+fn string<'a>(block: &'a Value, place: &str, key: &str) -> Result<&'a str, super::super::super::WireRefusal> {
     let kind = block["type"].as_str().unwrap_or_default();
-    let refusal = |why: &str| super::super::super::Refusal::new(400, format!("{place}.{kind}.{key}: {why}"));
+    let refusal = |why: &str| super::super::super::WireRefusal::new(400, format!("{place}.{kind}.{key}: {why}"));
     match &block[key] {
         Value::String(text) => Ok(text),
         Value::Null => Err(refusal("Field required")),

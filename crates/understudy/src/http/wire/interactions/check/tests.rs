@@ -23,7 +23,7 @@ fn said(body: &Value) -> String {
 }
 
 #[test]
-fn what_is_right_is_let_through() {
+fn valid_requests_are_let_through() {
     assert_eq!(said(&asking()), "");
     for input in [json!("hi"), json!({"type": "text", "text": "hi"}), json!([{"type": "text", "text": "hi"}])] {
         assert_eq!(said(&json!({"model": "m", "input": input})), "");
@@ -37,7 +37,7 @@ fn what_is_right_is_let_through() {
 }
 
 #[test]
-fn what_is_wrong_is_refused() {
+fn invalid_requests_are_refused() {
     let cases: [(&str, Value, &str); 17] = [
         ("/model", json!(""), "400 model is required."),
         ("/input", json!([]), "400 input is required."),

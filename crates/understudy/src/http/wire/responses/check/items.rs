@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::super::super::openai::{invalid_type, invalid_value, missing, text, too_long, tool_name};
-use super::super::super::{Checked, Kept, Refusal};
+use super::super::super::{Checked, EarlierResponse, WireRefusal};
 
 /// The kinds of item and how their ids begin.
 const KINDS: [(&str, &str); 13] = [
@@ -26,7 +26,7 @@ const KINDS: [(&str, &str); 13] = [
 /// The longest id of a call.
 const CALL_ID_MAX: usize = 64;
 
-pub(super) fn check(input: &[Value], is_stored: bool, chained: Option<&Kept>) -> Checked {
+pub(super) fn check(input: &[Value], is_stored: bool, chained: Option<&EarlierResponse>) -> Checked {
     let mut ids = BTreeSet::new();
     for (at, item) in input.iter().enumerate() {
         let place = format!("input[{at}]");
@@ -36,7 +36,7 @@ pub(super) fn check(input: &[Value], is_stored: bool, chained: Option<&Kept>) ->
         {
             let words =
                 format!("Duplicate item found with id {id}. Remove duplicate items from your input and try again.");
-            return Err(Refusal::new(400, words).about("input"));
+            return Err(WireRefusal::new(400, words).about("input"));
         }
     }
     pairs(input, chained)?;
@@ -59,7 +59,7 @@ fn one(item: &Value, place: &str, is_stored: bool) -> Checked {
             let param = format!("{place}.id");
             let id = id.as_str().unwrap_or_default();
             let words = format!("Invalid '{param}': '{id}'. Expected an ID that begins with '{prefix}'.");
-            return Err(Refusal::new(400, words).about(param).coded("invalid_value"));
+            return Err(WireRefusal::new(400, words).about(param).coded("invalid_value"));
         }
     }
     match kind {
@@ -132,7 +132,7 @@ fn reasoning(item: &Value, place: &str, is_stored: bool) -> Checked {
     match item.get("encrypted_content") {
         Some(Value::String(content)) if content.is_empty() || content.contains(char::is_whitespace) => {
             let words = format!("The encrypted content for item {id} could not be verified.");
-            Err(Refusal::new(400, words).coded("invalid_encrypted_content"))
+            Err(WireRefusal::new(400, words).coded("invalid_encrypted_content"))
         }
         Some(Value::String(_)) => Ok(()),
         _ if is_stored => Ok(()),
@@ -140,15 +140,15 @@ fn reasoning(item: &Value, place: &str, is_stored: bool) -> Checked {
     }
 }
 
-fn not_kept(id: &str) -> Refusal {
+fn not_kept(id: &str) -> WireRefusal {
     let words = format!(
         "Item with id '{id}' not found. Items are not persisted when `store` is set to false. Try again with `store` set \
          to true, or remove this item from your input."
     );
-    Refusal { kind: Some("invalid_request_error"), ..Refusal::new(404, words).about("input") }
+    WireRefusal { kind: Some("invalid_request_error"), ..WireRefusal::new(404, words).about("input") }
 }
 
-fn call_id<'a>(item: &'a Value, place: &str) -> Result<&'a str, Refusal> {
+fn call_id<'a>(item: &'a Value, place: &str) -> Result<&'a str, WireRefusal> {
     let id = text(item, place, "call_id")?;
     let param = format!("{place}.call_id");
     if id.len() > CALL_ID_MAX {
@@ -158,13 +158,13 @@ fn call_id<'a>(item: &'a Value, place: &str) -> Result<&'a str, Refusal> {
         let words = format!(
             "Invalid '{param}': empty string. Expected a string with minimum length 1, but got an empty string instead."
         );
-        return Err(Refusal::new(400, words).about(param).coded("empty_string"));
+        return Err(WireRefusal::new(400, words).about(param).coded("empty_string"));
     }
     Ok(id)
 }
 
 /// Every call has an output after it and every output a call before it, here or in the response this builds upon.
-fn pairs(input: &[Value], chained: Option<&Kept>) -> Checked {
+fn pairs(input: &[Value], chained: Option<&EarlierResponse>) -> Checked {
     let mut open: Vec<&str> = chained.into_iter().flat_map(|kept| kept.calls.iter().map(String::as_str)).collect();
     let mut answered = BTreeSet::new();
     for item in input {
@@ -177,13 +177,13 @@ fn pairs(input: &[Value], chained: Option<&Kept>) -> Checked {
             }
             Some("function_call_output") if !answered.contains(id) => {
                 let words = format!("No tool call found for function call output with call_id {id}.");
-                return Err(Refusal::new(400, words).about("input"));
+                return Err(WireRefusal::new(400, words).about("input"));
             }
             _ => {}
         }
     }
     match open.first() {
-        Some(id) => Err(Refusal::new(400, format!("No tool output found for function call {id}.")).about("input")),
+        Some(id) => Err(WireRefusal::new(400, format!("No tool output found for function call {id}.")).about("input")),
         None => Ok(()),
     }
 }
@@ -200,7 +200,7 @@ fn follows(input: &[Value]) -> Checked {
         if !own {
             let id = item["id"].as_str().unwrap_or_default();
             let words = format!("Item '{id}' of type 'reasoning' was provided without its required following item.");
-            return Err(Refusal::new(400, words).about("input"));
+            return Err(WireRefusal::new(400, words).about("input"));
         }
     }
     Ok(())

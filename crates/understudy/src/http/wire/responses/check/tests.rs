@@ -24,11 +24,11 @@ fn good() -> Value {
     })
 }
 
-fn kept(id: &str) -> Option<Kept> {
-    (id == "resp_1").then(|| Kept { calls: vec!["call_9".into()] })
+fn kept(id: &str) -> Option<EarlierResponse> {
+    (id == "resp_1").then(|| EarlierResponse { calls: vec!["call_9".into()] })
 }
 
-fn refused(change: impl FnOnce(&mut Value), says: &str) -> Refusal {
+fn refused(change: impl FnOnce(&mut Value), says: &str) -> WireRefusal {
     let mut body = good();
     change(&mut body);
     let refusal = check(body.as_object().unwrap(), &kept).expect_err(says);

@@ -9,10 +9,10 @@ use everturn_core::ids::{StepId, Timestamp};
 use everturn_core::message::{Meta, RunBy, Seal};
 
 use crate::provider::Frame;
-use crate::wire::cuts::Told;
+use crate::tests::cuts::Decoded;
 
 /// What came of a stream, a line a frame.
-pub(crate) fn shown(told: &Told) -> String {
+pub(crate) fn shown(told: &Decoded) -> String {
     let mut text = frames(&told.frames);
     if let Err(error) = &told.end {
         writeln!(text, "{}", failure(error)).unwrap();

@@ -5,13 +5,13 @@ use everturn_core::limits::Limits;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
-use super::{Decode, Fold};
 use crate::provider::Frame;
-use crate::sse::Bounds;
+use crate::sse::SseBounds;
+use crate::wire::{Decode, Fold};
 
 /// What came of some bytes: the frames, and how it ended.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Told {
+pub(crate) struct Decoded {
     /// The frames, in order.
     pub frames: Vec<Frame>,
     /// Whether the answer is whole.
@@ -19,12 +19,12 @@ pub(crate) struct Told {
 }
 
 /// Reads pieces of a stream, and then its end.
-pub(crate) fn told<'b, D: Decode>(pieces: impl IntoIterator<Item = &'b [u8]>, decode: D) -> Told {
+pub(crate) fn told<'b, D: Decode>(pieces: impl IntoIterator<Item = &'b [u8]>, decode: D) -> Decoded {
     let mut frames = Vec::new();
-    let mut fold = Fold::new("test", Bounds::from(&Limits::default()), decode);
+    let mut fold = Fold::new("test", SseBounds::from(&Limits::default()), decode);
     let read = pieces.into_iter().try_for_each(|piece| fold.push(piece, &mut frames));
     let end = read.and_then(|()| fold.end(&mut frames));
-    Told { frames, end }
+    Decoded { frames, end }
 }
 
 /// A recorded stream means the same however the network cuts it, and a part of it is never taken for the whole.
@@ -40,7 +40,7 @@ pub(crate) fn every_cut<D: Decode>(name: &str, bytes: &[u8], decode: impl Fn() -
     random_cuts_into_many(name, bytes, &decode, &whole);
 }
 
-fn every_cut_into_two<D: Decode>(name: &str, bytes: &[u8], decode: &impl Fn() -> D, whole: &Told) {
+fn every_cut_into_two<D: Decode>(name: &str, bytes: &[u8], decode: &impl Fn() -> D, whole: &Decoded) {
     for cut in 0..=bytes.len() {
         let (head, tail) = bytes.split_at(cut);
         assert_eq!(&told([head, tail], decode()), whole, "{name} cut in two at byte {cut}");
@@ -48,7 +48,7 @@ fn every_cut_into_two<D: Decode>(name: &str, bytes: &[u8], decode: &impl Fn() ->
     assert_eq!(&told(bytes.chunks(1), decode()), whole, "{name} byte by byte");
 }
 
-fn random_cuts_into_many<D: Decode>(name: &str, bytes: &[u8], decode: &impl Fn() -> D, whole: &Told) {
+fn random_cuts_into_many<D: Decode>(name: &str, bytes: &[u8], decode: &impl Fn() -> D, whole: &Decoded) {
     let mut runner = TestRunner::new(Config { cases: 64, failure_persistence: None, ..Config::default() });
     let cuts = prop::collection::vec(0..=bytes.len(), 0..40);
     let held = runner.run(&cuts, |mut cuts| {
@@ -61,7 +61,7 @@ fn random_cuts_into_many<D: Decode>(name: &str, bytes: &[u8], decode: &impl Fn()
     held.unwrap_or_else(|error| panic!("{name}: {error}"));
 }
 
-fn every_end<D: Decode>(name: &str, bytes: &[u8], decode: &impl Fn() -> D, whole: &Told) {
+fn every_end<D: Decode>(name: &str, bytes: &[u8], decode: &impl Fn() -> D, whole: &Decoded) {
     for end in 0..bytes.len() {
         let part = told([&bytes[..end]], decode());
         match part.end {

@@ -1,7 +1,7 @@
 //! One connection, and the ways to lose it.
 //!
-//! A broken answer must break the connection the way the world does: closed, reset, or given up with a farewell. Whoever
-//! plays the answer says so through its [`Line`]; whoever holds the socket obeys.
+//! A broken answer must break the connection as real networks do: closed, reset, or ended with GOAWAY. The
+//! answer's player requests it through its [`ConnectionHandle`], and the task with the socket does it.
 
 use std::convert::Infallible;
 use std::io;
@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::act::Break;
 use super::answer;
-use super::house::House;
+use super::state::ServerState;
 
 /// How long a connection that is given up may take to say so.
 const FAREWELL: Duration = Duration::from_millis(20);
@@ -28,12 +28,12 @@ const BACKOFF: Duration = Duration::from_millis(5);
 
 /// A handle on a connection.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Line {
+pub(super) struct ConnectionHandle {
     lost: CancellationToken,
     how: Arc<Mutex<Option<Break>>>,
 }
 
-impl Line {
+impl ConnectionHandle {
     /// Loses the connection, this way unless it is being lost already.
     pub(super) fn lose(&self, how: Break) {
         self.how.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(how);
@@ -46,7 +46,7 @@ impl Line {
 }
 
 /// Accepts connections until told to stop.
-pub(super) async fn accept(listener: TcpListener, house: Arc<House>, stop: CancellationToken) {
+pub(super) async fn accept(listener: TcpListener, state: Arc<ServerState>, stop: CancellationToken) {
     loop {
         let accepted = tokio::select! {
             biased;
@@ -55,21 +55,21 @@ pub(super) async fn accept(listener: TcpListener, house: Arc<House>, stop: Cance
         };
         match accepted {
             Ok((stream, _)) => {
-                tokio::spawn(serve(stream, house.clone(), stop.clone()));
+                tokio::spawn(serve(stream, state.clone(), stop.clone()));
             }
             Err(_) => tokio::time::sleep(BACKOFF).await, // No descriptors left, most likely: some will be.
         }
     }
 }
 
-async fn serve(stream: TcpStream, house: Arc<House>, stop: CancellationToken) {
-    let _open = house.connected();
+async fn serve(stream: TcpStream, state: Arc<ServerState>, stop: CancellationToken) {
+    let _open = state.connected();
     let _ = stream.set_nodelay(true); // Then it is a little slower.
-    let line = Line::default();
+    let line = ConnectionHandle::default();
     let io = TokioIo::new(Socket { stream, line: line.clone() });
     let service = service_fn(|request| {
-        let (house, line) = (house.clone(), line.clone());
-        async move { Ok::<_, Infallible>(answer::answer(house, line, request).await) }
+        let (state, line) = (state.clone(), line.clone());
+        async move { Ok::<_, Infallible>(answer::answer(state, line, request).await) }
     });
     let builder = auto::Builder::new(TokioExecutor::new());
     let mut connection = pin!(builder.serve_connection(io, service));
@@ -88,7 +88,7 @@ async fn serve(stream: TcpStream, house: Arc<House>, stop: CancellationToken) {
 /// A socket that is closed the way its line was lost.
 struct Socket {
     stream: TcpStream,
-    line: Line,
+    line: ConnectionHandle,
 }
 
 impl Drop for Socket {

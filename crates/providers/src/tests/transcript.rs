@@ -6,10 +6,10 @@ use everturn_core::message::{
 };
 use everturn_core::prompt::{Prompt, Request, Target, validate};
 
-use super::told::draft;
+use super::snapshot::draft;
 use crate::provider::Frame;
+use crate::tests::cuts::{Decoded, told};
 use crate::wire::Decode;
-use crate::wire::cuts::{Told, told};
 
 /// A transcript that grows, in the order of the calls below.
 #[derive(Default)]
@@ -31,7 +31,7 @@ impl Talk {
 
     /// The reply that a recorded stream of `model` becomes.
     pub fn heard<D: Decode>(mut self, model: &str, stream: &[u8], decode: D) -> Self {
-        let Told { frames, end } = told([stream], decode);
+        let Decoded { frames, end } = told([stream], decode);
         end.unwrap();
         let Some(Frame::Stop(stop)) = frames.last() else { panic!("no stop") };
         let body = ReplyBody { step: self.step(), model: model.parse().unwrap(), ..sealed(&frames, stop) };

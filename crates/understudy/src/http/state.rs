@@ -7,40 +7,40 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::Options;
+use super::UnderstudyOptions;
 use super::background::Generation;
-use super::log::{Log, Scribe};
-use super::wire::Kept;
-use crate::dice::Dice;
+use super::log::{AnswerLog, RequestLog};
+use super::wire::EarlierResponse;
+use crate::dice::SeededDice;
 use crate::fault::{self, Fault, Happened, UnknownFault};
 use crate::play::Understudy;
 
-pub(super) struct House {
+pub(super) struct ServerState {
     pub understudy: Understudy,
-    pub options: Options,
+    pub options: UnderstudyOptions,
     /// Set when the server goes.
     pub stop: CancellationToken,
-    log: Arc<Mutex<Log>>,
-    dice: Mutex<Dice>,
+    log: Arc<Mutex<RequestLog>>,
+    dice: Mutex<SeededDice>,
     /// How often each fault has happened to each model.
     happened: Mutex<Happened>,
-    kept: Mutex<VecDeque<(String, Record)>>,
+    kept: Mutex<VecDeque<(String, StoredResponse)>>,
     numbers: AtomicU64,
     connections: AtomicUsize,
 }
 
 /// A response that can be asked for again.
 #[derive(Clone)]
-pub(super) enum Record {
+pub(super) enum StoredResponse {
     /// One that is over.
     Done(Arc<Value>),
     /// One that goes on by itself.
     Background(Arc<Generation>),
 }
 
-impl House {
-    pub(super) fn new(understudy: Understudy, options: Options, stop: CancellationToken) -> Self {
-        let dice = Mutex::new(Dice::new(options.seed));
+impl ServerState {
+    pub(super) fn new(understudy: Understudy, options: UnderstudyOptions, stop: CancellationToken) -> Self {
+        let dice = Mutex::new(SeededDice::new(options.seed));
         Self {
             understudy,
             options,
@@ -54,16 +54,16 @@ impl House {
         }
     }
 
-    pub(super) fn log(&self) -> MutexGuard<'_, Log> {
+    pub(super) fn log(&self) -> MutexGuard<'_, RequestLog> {
         lock(&self.log)
     }
 
     /// Writes down what is said in answer to a request.
-    pub(super) fn scribe(&self, number: usize) -> Scribe {
-        Scribe::new(self.log.clone(), number)
+    pub(super) fn scribe(&self, number: usize) -> AnswerLog {
+        AnswerLog::new(self.log.clone(), number)
     }
 
-    /// A number nobody had before.
+    /// The next unused number.
     pub(super) fn number(&self) -> u64 {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
@@ -80,8 +80,8 @@ impl House {
         Ok(faults)
     }
 
-    /// Keeps a response for those who come back for it.
-    pub(super) fn keep(&self, id: &str, record: Record) {
+    /// Keeps a response for later requests.
+    pub(super) fn keep(&self, id: &str, record: StoredResponse) {
         let mut kept = lock(&self.kept);
         kept.retain(|(own, _)| own != id);
         kept.push_back((id.into(), record));
@@ -90,18 +90,18 @@ impl House {
         }
     }
 
-    pub(super) fn kept(&self, id: &str) -> Option<Record> {
+    pub(super) fn kept(&self, id: &str) -> Option<StoredResponse> {
         lock(&self.kept).iter().find(|(own, _)| own == id).map(|(_, record)| record.clone())
     }
 
     /// What a request that builds upon a response must know of it. One that is not over cannot be built upon.
-    pub(super) fn chainable(&self, id: &str) -> Option<Kept> {
+    pub(super) fn chainable(&self, id: &str) -> Option<EarlierResponse> {
         let response = match self.kept(id)? {
-            Record::Done(response) => response,
-            Record::Background(generation) => Arc::new(generation.completed()?),
+            StoredResponse::Done(response) => response,
+            StoredResponse::Background(generation) => Arc::new(generation.completed()?),
         };
         let calls = response["output"].as_array().into_iter().flatten().filter(|item| item["type"] == "function_call");
-        Some(Kept { calls: calls.filter_map(|call| call["call_id"].as_str()).map(Into::into).collect() })
+        Some(EarlierResponse { calls: calls.filter_map(|call| call["call_id"].as_str()).map(Into::into).collect() })
     }
 
     pub(super) fn connections_open(&self) -> usize {
@@ -115,7 +115,7 @@ impl House {
     }
 }
 
-pub(super) struct Connected(Arc<House>);
+pub(super) struct Connected(Arc<ServerState>);
 
 impl Drop for Connected {
     fn drop(&mut self) {

@@ -1,35 +1,36 @@
-//! What a power cut takes along.
+//! Cursors that point past deltas lost in a power cut.
 //!
-//! A delta is shown as soon as it outlives its process; to outlive a power cut takes the disk a moment longer. Whatever is
-//! lost in that moment was seen by somebody, and the process that goes on gives its numbers to other deltas. So before it
-//! adds any, it writes down how many it found. Whoever had seen more by then is told everything anew, and not the rest of
-//! something else.
+//! A delta is shown as soon as it survives its process; to survive a power cut it needs a moment longer,
+//! until the disk has it. Deltas lost in that moment were already shown, and the process that takes over
+//! gives their numbers to other deltas. So before it adds any, it commits how many it found. A client with a
+//! cursor past that point gets a new snapshot instead of the rest of a different answer.
 
 use crate::ids::{Seq, Version};
 use crate::view::Cursor;
 
-/// How far the open draft went whenever somebody took it up who had not written it.
+/// Where the open draft's journal ended at each takeover by another process.
 ///
-/// All times but the last are kept as one, which at worst has a cursor refused that was good: a snapshot costs little.
+/// All takeovers but the last are merged into one, which at worst refuses a good cursor: a snapshot costs
+/// little.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DraftTakeovers {
-    /// The last time.
+    /// The last takeover.
     pub last: TakeoverPoint,
-    /// The times before that.
+    /// The takeovers before that.
     pub before: TakeoverPoint,
 }
 
-/// How far a draft went.
+/// Where a draft's journal ended at a takeover.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TakeoverPoint {
-    /// The commit that says so; none if it never happened.
+    /// The commit that recorded it; 0 if there was no takeover.
     pub version: Version,
-    /// The newest delta there was.
+    /// The newest delta found.
     pub seq: Seq,
 }
 
 impl DraftTakeovers {
-    /// It is taken up once more.
+    /// Adds a takeover.
     #[must_use]
     pub fn again(self, found: TakeoverPoint) -> Self {
         let before = match self.before.version {
@@ -39,7 +40,7 @@ impl DraftTakeovers {
         Self { last: found, before }
     }
 
-    /// Whether somebody who got this far in the draft may have seen what was lost.
+    /// Whether a reader at this cursor may have seen lost deltas.
     #[must_use]
     pub fn denies(&self, seen: Cursor) -> bool {
         let lost = |found: TakeoverPoint| seen.version < found.version && seen.seq > found.seq;
@@ -61,14 +62,14 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_denied_who_lost_nothing() {
+    fn a_cursor_before_the_lost_deltas_stays_valid() {
         assert!(!DraftTakeovers::default().denies(seen(0, u64::MAX)));
         let once = DraftTakeovers::default().again(found(5, 9));
         assert!(!once.denies(seen(4, 9)) && !once.denies(seen(5, 100)) && !once.denies(seen(6, 10)));
         assert!(once.denies(seen(4, 10)) && once.denies(seen(1, 10)));
     }
 
-    /// Whoever read on between two cuts is judged by the second; whoever did not, by both.
+    /// A cursor from between two takeovers is checked against the second; an older one against both.
     #[test]
     fn every_time_counts() {
         let twice = DraftTakeovers::default().again(found(5, 9)).again(found(8, 20));

@@ -28,7 +28,7 @@ pub(crate) async fn server(
     (url, asked)
 }
 
-/// The environment of somebody who talks to it.
+/// The environment variables of a client of the test server.
 pub(crate) fn variables(url: &str) -> impl Fn(&str) -> Option<String> {
     let url = url.to_owned();
     move |name| match name {
