@@ -126,6 +126,20 @@ fn hostile_text_is_neither_dropped_nor_hoarded() {
     }
 }
 
+/// Blank text decides nothing, however much of it comes: only the bound on held text ends the wait. Without the bound a
+/// stream of spaces is held for ever.
+#[test]
+fn an_undecided_head_is_held_up_to_its_bound() {
+    let shown = "The tide pools at low water hold more than a visitor expects: anemones, chitons, and";
+    for unit in [" ", "\n", " \n"] {
+        let endless = unit.repeat(20_000);
+        let (joined, read) = stream(shown, letters(&endless));
+        assert!(read >= HEAD_BYTES_MAX, "{unit:?} was decided after {read} bytes, not by the bound");
+        assert!(read <= HEAD_BYTES_MAX + shown.len(), "{unit:?} was held back for {read} bytes");
+        assert_eq!(joined.text.len() + joined.seam.dropped, endless.len() + joined.seam.inserted, "{unit:?}");
+    }
+}
+
 /// A byte that counts how often it is compared.
 struct Counted<'a>(u8, &'a Cell<usize>);
 
@@ -227,7 +241,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_dropped_was_shown_and_the_rest_is_kept((shown, continuation) in seams()) {
+    fn a_seam_drops_only_repeats_of_shown_text((shown, continuation) in seams()) {
         let Joined { text, seam } = join(&shown, &continuation);
         prop_assert_eq!(seam.at, shown.len());
         prop_assert_eq!(&text[seam.inserted..], &continuation[seam.dropped..]);
@@ -246,7 +260,7 @@ proptest! {
     }
 
     #[test]
-    fn what_shares_no_letter_is_never_dropped(shown in "[a-m,. 0-4\n]{0,60}", continuation in "[n-zA-Z;:5-9]{0,60}") {
+    fn text_without_a_common_letter_is_never_dropped(shown in "[a-m,. 0-4\n]{0,60}", continuation in "[n-zA-Z;:5-9]{0,60}") {
         let joined = join(&shown, &continuation);
         prop_assert_eq!(joined.seam.dropped, 0);
         prop_assert_eq!(joined.text, continuation);
