@@ -1,8 +1,9 @@
-//! From events of an interaction to deltas.
+//! Decodes events of an interaction into deltas.
 //!
-//! An interaction is a list of steps, each with a number: a thought, an output, a call, a result of one of Google's own
-//! tools. A step begins, grows and stops, and its number is our slot for a call. With each event the handle is told
-//! anew, behind the deltas of that event and in one frame with them: whoever stores that reads on where it stopped.
+//! An interaction is a list of steps, each with a number: a thought, an output, a call, a result of one of
+//! Google's own tools. A step begins, grows and stops, and its number is our slot for a call. Each event ends
+//! with a new handle, in one frame with the event's deltas: a reader that stored the frame resumes exactly
+//! after it.
 
 use std::collections::HashMap;
 
@@ -14,11 +15,11 @@ use everturn_core::message::{File, Meta, RunBy, Seal, Stop};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::super::classify::{Calls, in_stream, malformed};
-use super::super::grounding::Sources;
-use super::super::usage::{Counted, Counts as Counting};
-use super::cursor::{Cursor, Input};
-use super::event::{Counts, Event, Step, Summary};
+use super::super::classify::{ClientCalls, in_stream, malformed};
+use super::super::grounding::GroundingSources;
+use super::super::usage::{Counted, GeminiCounts as Counting};
+use super::cursor::{Input, InteractionCursor};
+use super::event::{InteractionEvent, InteractionStep, InteractionSummary, InteractionUsage};
 use crate::classify::error_in;
 use crate::provider::Frame;
 use crate::sse;
@@ -32,19 +33,21 @@ mod tests;
 pub struct Interaction {
     provider: String,
     id: String,
-    cursor: Cursor,
+    cursor: InteractionCursor,
     open: HashMap<u32, Open>,
     /// Calls of Google's own tools, by its ids.
     hosted: HashMap<String, u32>,
     counted: Counted,
     status: String,
     meta: Map<String, Value>,
+    /// Whether `meta` has changed since it was sent.
+    is_meta_new: bool,
 }
 
 /// A step that has begun.
 #[derive(Debug)]
 enum Open {
-    /// A call whose input is still to come, or has come whole.
+    /// A call, with its input pending or complete.
     Call(Input),
     /// A result of one of Google's own tools that is still to come, and the call it belongs to.
     Result(Option<u32>),
@@ -55,11 +58,11 @@ impl Interaction {
     /// An interaction of which nothing has come.
     #[must_use]
     pub fn new(provider: &str) -> Self {
-        Self::after(provider, String::new(), Cursor::default())
+        Self::after(provider, String::new(), InteractionCursor::default())
     }
 
     /// The rest of an interaction.
-    pub(in super::super) fn after(provider: &str, id: String, cursor: Cursor) -> Self {
+    pub(in super::super) fn after(provider: &str, id: String, cursor: InteractionCursor) -> Self {
         let open = cursor.open_call.map(|(index, input)| (index, Open::Call(input)));
         Self {
             provider: provider.to_owned(),
@@ -70,12 +73,13 @@ impl Interaction {
             counted: Counted::default(),
             status: String::new(),
             meta: Map::new(),
+            is_meta_new: false,
         }
     }
 }
 
 impl Decode for Interaction {
-    fn event(&mut self, event: &sse::Event<'_>, out: &mut Vec<Frame>) -> Result<(), ProviderError> {
+    fn event(&mut self, event: &sse::SseEvent<'_>, out: &mut Vec<Frame>) -> Result<(), ProviderError> {
         if event.data.trim() == "[DONE]" {
             return Ok(());
         }
@@ -83,7 +87,7 @@ impl Decode for Interaction {
             return Err(in_stream(&self.provider, &error));
         }
         let (seen, data) = (out.len(), event.data);
-        let event: Event<'_> =
+        let event: InteractionEvent<'_> =
             serde_json::from_str(data).map_err(|_| malformed(&self.provider, "an event is none of an interaction"))?;
         let event_id = event.event_id.clone().unwrap_or_default();
         let ended = self.take(event, data, &mut Out(out))?;
@@ -113,7 +117,12 @@ impl Out<'_> {
 
 impl Interaction {
     /// Takes an event, and says with which status the interaction is over if it is.
-    fn take(&mut self, event: Event<'_>, data: &str, out: &mut Out<'_>) -> Result<Option<String>, ProviderError> {
+    fn take(
+        &mut self,
+        event: InteractionEvent<'_>,
+        data: &str,
+        out: &mut Out<'_>,
+    ) -> Result<Option<String>, ProviderError> {
         let index = event.index.unwrap_or(0);
         self.count(event.usage.as_ref(), out);
         match (event.event_type.as_deref().unwrap_or_default(), event.step, event.delta) {
@@ -128,18 +137,20 @@ impl Interaction {
         Ok(None)
     }
 
-    fn created(&mut self, interaction: Option<Summary>, out: &mut Out<'_>) {
-        if let Some(id) = interaction.and_then(|interaction| interaction.id).filter(|id| *id != self.id) {
+    fn created(&mut self, interaction: Option<InteractionSummary>, out: &mut Out<'_>) {
+        let Some(interaction) = interaction else { return };
+        if let Some(id) = interaction.id.filter(|id| *id != self.id) {
             out.add(Delta::ResponseId(id.clone()));
             self.id = id;
         }
+        self.note("model", interaction.model);
+        self.send_meta(out);
     }
 
-    fn completed(&mut self, interaction: Option<Summary>, out: &mut Out<'_>) -> String {
+    fn completed(&mut self, interaction: Option<InteractionSummary>, out: &mut Out<'_>) -> String {
         let (status, usage) = interaction.map_or((None, None), |interaction| {
-            if let Some(token) = interaction.continuation_token {
-                self.meta.insert("continuation_token".into(), token.into());
-            }
+            self.note("model", interaction.model);
+            self.note("continuation_token", interaction.continuation_token);
             (interaction.status, interaction.usage)
         });
         self.count(usage.as_ref(), out);
@@ -147,27 +158,41 @@ impl Interaction {
         if let Some(report) = self.counted.news() {
             out.add(Delta::Usage(report.into()));
         }
-        if !self.meta.is_empty() {
-            let meta = Value::Object(std::mem::take(&mut self.meta));
+        self.send_meta(out);
+        status.unwrap_or_else(|| self.status.clone())
+    }
+
+    /// Notes metadata of the reply. Blank values are ignored.
+    fn note(&mut self, key: &str, value: Option<String>) {
+        let Some(value) = value.filter(|value| !value.is_empty()).map(Value::from) else { return };
+        if self.meta.get(key) != Some(&value) {
+            self.meta.insert(key.into(), value);
+            self.is_meta_new = true;
+        }
+    }
+
+    /// Sends the metadata if it has changed. Later metadata replaces earlier, so all of it is sent.
+    fn send_meta(&mut self, out: &mut Out<'_>) {
+        if std::mem::take(&mut self.is_meta_new) {
+            let meta = Value::Object(self.meta.clone());
             out.add(Delta::ReplyMeta(Box::new(Meta::from_iter([(self.provider.clone(), meta)]))));
         }
-        status.unwrap_or_else(|| self.status.clone())
     }
 
     /// What a status at the end means.
     fn stop(&self, status: &str) -> Result<Stop, ProviderError> {
-        let calls = if self.cursor.called { Calls::Some } else { Calls::None };
+        let calls = if self.cursor.called { ClientCalls::Some } else { ClientCalls::None };
         let retry = match status {
             "completed" | "requires_action" => return Ok(calls.stop()),
             "incomplete" | "requires_continuation" | "budget_exceeded" => return Ok(Stop::Length),
             "failed" => Retry::Backoff,
-            _ => Retry::Once, // Cancelled by somebody else, or a word nobody knows.
+            _ => Retry::Once, // Cancelled elsewhere, or an unknown status.
         };
         let error = ProviderError::new(&*self.provider, ErrorKind::Truncated).with_retry(retry);
         Err(error.with_cause(Cause::ErrorFinish).with_detail(&format!("the interaction is {status}")))
     }
 
-    fn count(&mut self, usage: Option<&Counts>, out: &mut Out<'_>) {
+    fn count(&mut self, usage: Option<&InteractionUsage>, out: &mut Out<'_>) {
         let Some(counts) = usage else { return };
         self.counted.update(&Counting {
             prompt: counts.total_input_tokens.as_ref(),
@@ -181,7 +206,13 @@ impl Interaction {
         }
     }
 
-    fn start(&mut self, index: u32, step: Step<'_>, data: &str, out: &mut Out<'_>) -> Result<(), ProviderError> {
+    fn start(
+        &mut self,
+        index: u32,
+        step: InteractionStep<'_>,
+        data: &str,
+        out: &mut Out<'_>,
+    ) -> Result<(), ProviderError> {
         if let Some(error) = &step.error {
             return Err(in_stream(&self.provider, &json!({ "error": error })));
         }
@@ -216,7 +247,7 @@ impl Interaction {
         Ok(())
     }
 
-    fn call(&mut self, slot: u32, tool: String, run_by: RunBy, step: Step<'_>, out: &mut Out<'_>) -> Open {
+    fn call(&mut self, slot: u32, tool: String, run_by: RunBy, step: InteractionStep<'_>, out: &mut Out<'_>) -> Open {
         let provider_id = step.id.unwrap_or_default();
         if run_by == RunBy::Provider {
             self.hosted.insert(provider_id.clone(), slot);
@@ -234,7 +265,13 @@ impl Interaction {
         Open::Call(input)
     }
 
-    fn grow(&mut self, index: u32, delta: Step<'_>, data: &str, out: &mut Out<'_>) -> Result<(), ProviderError> {
+    fn grow(
+        &mut self,
+        index: u32,
+        delta: InteractionStep<'_>,
+        data: &str,
+        out: &mut Out<'_>,
+    ) -> Result<(), ProviderError> {
         if let Some(error) = &delta.error {
             return Err(in_stream(&self.provider, &json!({ "error": error })));
         }
@@ -246,7 +283,7 @@ impl Interaction {
             }
             ("thought_signature", _) => self.seal(delta.signature, out),
             ("text_annotation_delta", _) => {
-                let mut sources = Sources::default();
+                let mut sources = GroundingSources::default();
                 for note in delta.annotations.iter().filter_map(Value::as_array).flatten() {
                     sources.add(&self.provider, note["url"].as_str(), note["title"].as_str(), note);
                 }
@@ -289,14 +326,14 @@ impl Interaction {
     }
 
     /// What one of Google's own tools found, once it is there.
-    fn result(&self, slot: Option<u32>, tool: String, step: Step<'_>, out: &mut Out<'_>) {
+    fn result(&self, slot: Option<u32>, tool: String, step: InteractionStep<'_>, out: &mut Out<'_>) {
         let meta = self.signed(step.signature.as_deref());
         if let Some(output) = step.result.filter(|result| !result.is_null()) {
             out.add(Delta::Provided(Box::new(ProvidedDelta { slot, tool, output, meta })));
         }
     }
 
-    /// Something nobody knows, as it came.
+    /// Something unknown, as it came.
     fn raw(&self, data: &str, key: &str) -> Delta {
         let mut event: Value = serde_json::from_str(data).unwrap_or_default();
         let raw = event.get_mut(key).map(Value::take).unwrap_or_default();
@@ -356,7 +393,7 @@ fn texts(content: Option<&Value>) -> impl Iterator<Item = String> {
     list.filter_map(|content| content["text"].as_str()).filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
-fn file(delta: &Step<'_>) -> Option<Delta> {
+fn file(delta: &InteractionStep<'_>) -> Option<Delta> {
     let bytes = BASE64.decode(delta.data.as_ref()?).ok()?;
     let media_type = delta.mime_type.clone().unwrap_or_else(|| "application/octet-stream".into());
     let file = File { name: String::new(), media_type, bytes: Some(bytes.into()), meta: Meta::new() };

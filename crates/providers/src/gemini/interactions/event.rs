@@ -5,22 +5,22 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 #[derive(Deserialize)]
-pub(super) struct Event<'a> {
+pub(super) struct InteractionEvent<'a> {
     pub(super) event_type: Option<String>,
     pub(super) event_id: Option<String>,
     pub(super) index: Option<u32>,
     #[serde(borrow)]
-    pub(super) step: Option<Step<'a>>,
+    pub(super) step: Option<InteractionStep<'a>>,
     #[serde(borrow)]
-    pub(super) delta: Option<Step<'a>>,
-    pub(super) interaction: Option<Summary>,
+    pub(super) delta: Option<InteractionStep<'a>>,
+    pub(super) interaction: Option<InteractionSummary>,
     pub(super) status: Option<String>,
-    pub(super) usage: Option<Counts>,
+    pub(super) usage: Option<InteractionUsage>,
 }
 
 /// A step when it begins, or more of it: the same fields, by the type.
 #[derive(Deserialize)]
-pub(super) struct Step<'a> {
+pub(super) struct InteractionStep<'a> {
     #[serde(rename = "type")]
     pub(super) kind: Option<String>,
     pub(super) id: Option<String>,
@@ -42,16 +42,17 @@ pub(super) struct Step<'a> {
 }
 
 #[derive(Deserialize)]
-pub(super) struct Summary {
+pub(super) struct InteractionSummary {
     pub(super) id: Option<String>,
+    pub(super) model: Option<String>,
     pub(super) status: Option<String>,
-    pub(super) usage: Option<Counts>,
+    pub(super) usage: Option<InteractionUsage>,
     pub(super) continuation_token: Option<String>,
 }
 
 /// Token counts, each of which may be anything.
 #[derive(Deserialize)]
-pub(super) struct Counts {
+pub(super) struct InteractionUsage {
     pub(super) total_input_tokens: Option<Value>,
     pub(super) total_cached_tokens: Option<Value>,
     pub(super) total_tool_use_tokens: Option<Value>,

@@ -4,7 +4,7 @@ use everturn_core::message::{Part, Provided};
 use expect_test::expect_file;
 
 use super::*;
-use crate::wire::cuts;
+use crate::tests::cuts;
 
 /// Every fixture, what it decodes to, every way it can be cut, and every event after which it can be found again.
 macro_rules! fixtures {
@@ -58,8 +58,8 @@ fn found_again(name: &str, stream: &str) {
             _ => None,
         });
         let GenerationHandle { id, cursor } = *handle.expect("every event brings a handle");
-        assert_eq!(Cursor::of_text(&cursor).event, format!("evt/{lost}=="), "{name}");
-        let rest = Interaction::after("google", id, Cursor::of_text(&cursor));
+        assert_eq!(InteractionCursor::of_text(&cursor).event, format!("evt/{lost}=="), "{name}");
+        let rest = Interaction::after("google", id, InteractionCursor::of_text(&cursor));
         let rest = cuts::told([events[lost..].concat().as_bytes()], rest);
         frames.extend(rest.frames);
         assert_eq!(draft(&frames), draft(&whole.frames), "{name} lost after event {lost}");
@@ -68,7 +68,7 @@ fn found_again(name: &str, stream: &str) {
     }
 }
 
-/// Input that comes whole and then once more is taken once, also by whoever came in between.
+/// Input that comes whole and then again is taken once, also by a reader that resumed in between.
 #[test]
 fn input_that_is_whole_stays_whole() {
     let step = |kind: &str, index: u32, body: &str, id: u32| {
@@ -91,7 +91,7 @@ fn input_that_is_whole_stays_whole() {
     found_again("input told twice", &stream.concat());
 }
 
-/// What an event says and the handle behind it are one frame: nobody can store the one without the other.
+/// The deltas of an event and the handle behind it are one frame: they cannot be stored apart.
 #[test]
 fn a_handle_comes_with_what_it_covers() {
     let stream = include_str!("../../../../fixtures/gemini/interactions-calls.sse");
@@ -116,7 +116,7 @@ fn without_completion_there_is_no_answer() {
 #[test]
 fn every_status_at_the_end_is_decided() {
     let told = |status: &str, called| {
-        let cursor = Cursor { called, ..Cursor::default() };
+        let cursor = InteractionCursor { called, ..InteractionCursor::default() };
         let stop = Interaction::after("google", "v1".into(), cursor).stop(status);
         stop.map_err(|error| (error.kind, error.retry, error.cause))
     };
@@ -130,4 +130,24 @@ fn every_status_at_the_end_is_decided() {
     for odd in ["cancelled", "in_progress", "", "new"] {
         assert_eq!(told(odd, false), Err((ErrorKind::Truncated, Retry::Once, Cause::ErrorFinish)), "{odd}");
     }
+}
+
+/// The first event names the model, so an attempt that breaks later has it too; the last event repeats it for a reader
+/// that re-attached.
+#[test]
+fn the_model_that_answered_is_in_the_metadata() {
+    let stream = include_str!("../../../../fixtures/gemini/interactions-text.sse");
+    let (first, rest) = stream.split_once("\n\n").unwrap();
+    let model = |bytes: &str, decoder: Interaction| {
+        let frames = cuts::told([format!("{bytes}\n\n").as_bytes()], decoder).frames;
+        let metas = frames.iter().flat_map(Frame::deltas).filter_map(|delta| match delta {
+            Delta::ReplyMeta(meta) => Some(meta["google"]["model"].clone()),
+            _ => None,
+        });
+        metas.collect::<Vec<_>>()
+    };
+    let resumed = || Interaction::after("google", "v1_ChdyZDZs".into(), InteractionCursor::default());
+    assert_eq!(model(first, Interaction::new("google")), ["gemini-3-flash-preview"], "it is sent at once");
+    assert_eq!(model(stream, Interaction::new("google")), ["gemini-3-flash-preview"], "and only once");
+    assert_eq!(model(rest, resumed()), ["gemini-3-flash-preview"], "and again after re-attaching");
 }
