@@ -6,7 +6,7 @@ use everturn::core::limits::Thinking;
 use everturn::core::message::Stop;
 use everturn::core::prompt::{Request, Target, WireFormat};
 use everturn::core::recovery::Capabilities;
-use everturn::providers::{Frame, Frames, ModelFacts, Provider};
+use everturn::providers::{Frame, FrameStream, ModelFacts, Provider};
 use everturn::{Agent, Engine, async_trait};
 use everturn_understudy::{Understudy, script, stop, text};
 use futures_util::{StreamExt as _, stream};
@@ -31,7 +31,7 @@ impl Provider for Echo {
         }
     }
 
-    async fn open(&self, request: Request) -> Result<Frames, ProviderError> {
+    async fn open(&self, request: Request) -> Result<FrameStream, ProviderError> {
         if request.model.name() == "mute" {
             return Err(ProviderError::new(self.name(), ErrorKind::UsageLimit).with_detail("the account is used up"));
         }
