@@ -11,7 +11,7 @@ use everturn_core::limits::Limits;
 use everturn_core::message::{Body, Message, Part};
 use everturn_core::status::Status;
 use everturn_core::view::{Cursor, Standing, View};
-use everturn_stores::{Heading, Receipt, StoreError, StoreExt as _, Submission, SubmitError, WriteError};
+use everturn_stores::{Heading, MessageRange, Receipt, StoreError, StoreExt as _, Submission, SubmitError, WriteError};
 use tokio::time::Instant;
 
 use crate::drive::inbox;
@@ -21,6 +21,9 @@ use crate::watch::subscription::Subscription;
 
 /// The pause before a chat is acquired again that another process holds.
 const HELD_RETRY: Duration = Duration::from_millis(50);
+
+/// Messages that are read at once to find something to summarise. Most often the newest is.
+const COMPACTED_PAGE_LEN: usize = 20;
 
 /// Provider calls on one page. A chat may have made any number.
 const ATTEMPTS_LEN_MAX: usize = 500;
@@ -165,8 +168,38 @@ impl ChatHandle {
     }
 
     /// Summarises the transcript.
+    ///
+    /// # Errors
+    /// Also [`SubmitError::NothingToCompact`], if the chat rests and there is nothing to summarise.
     pub async fn compact(&self) -> Result<Receipt, SubmitError> {
+        let heading = self.shared.store.heading(self.id).await?;
+        let takes_it = matches!(heading.status, Status::Idle | Status::Failed) && !heading.archived;
+        // A chat that does not take the command says why; one with commands in its inbox may have a reply soon.
+        let is_settled = takes_it && self.shared.agent(&heading.agent).is_some();
+        if is_settled && self.is_at_rest().await? && !self.has_something_to_compact().await? {
+            return Err(SubmitError::NothingToCompact);
+        }
         self.submit(Command::Compact, None).await
+    }
+
+    /// Whether the model has said anything that no summary stands for. User messages are kept word for word.
+    pub async fn has_something_to_compact(&self) -> Result<bool, StoreError> {
+        let mut before = None;
+        loop {
+            let range = MessageRange::Before(before, COMPACTED_PAGE_LEN);
+            let page = self.shared.store.messages(self.id, range).await?;
+            for message in page.iter().rev() {
+                match message.body {
+                    Body::Reply(_) | Body::Result(_) => return Ok(true),
+                    Body::Summary(_) => return Ok(false),
+                    Body::User(_) | Body::Context(_) => {}
+                }
+            }
+            match page.first() {
+                Some(first) => before = Some(first.id),
+                None => return Ok(false),
+            }
+        }
     }
 
     /// Archives the chat.

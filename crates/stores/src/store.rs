@@ -428,6 +428,9 @@ pub enum SubmitError {
     /// Returned by the engine: the command needs the chat's agent, and no agent of this name is configured.
     #[error("no agent is called `{0}`: put it back into the configuration, or begin another chat")]
     NoAgent(String),
+    /// Returned by the engine: a summary was requested, and there is nothing to summarise.
+    #[error("nothing to summarise: the model has said nothing since the beginning, or since the last summary")]
+    NothingToCompact,
     /// The store could not answer.
     #[error(transparent)]
     Store(#[from] StoreError),

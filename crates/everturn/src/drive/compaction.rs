@@ -155,6 +155,7 @@ pub(crate) async fn overflowed(
 /// Summarises the transcript because a command asked for it.
 pub(crate) async fn compact_on_request(session: &mut ChatSession, fitting: &mut Fitting) -> Result<(), WriteError> {
     if session.transcript.foldable_len() == 0 {
+        tracing::info!(chat = %session.chat.id, "compaction requested, but there is nothing to summarise");
         return session.change(|change| change.finish(TurnEnd::Done)).await;
     }
     match session.target() {

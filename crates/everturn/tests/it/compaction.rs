@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use everturn::core::chat::{Chat, TurnEnd};
+use everturn::core::command::Command;
 use everturn::core::context::CompactionThreshold;
 use everturn::core::limits::Limits;
 use everturn::core::message::{Body, Meta, Stop, Summary};
 use everturn::core::prompt::{Request, Target, ToolChoice, WireFormat};
+use everturn::stores::SubmitError;
 use everturn::{Agent, Background, Hook};
 use everturn_understudy::{Script, Understudy, call, reply_meta, script, stop, text, usage, wait};
 use expect_test::expect;
@@ -193,7 +195,7 @@ async fn a_summary_that_was_asked_for_is_made() {
         stage.run("Hi.").await;
         for _ in 0..2 {
             let watch = stage.watch();
-            stage.chat.compact().await.unwrap();
+            stage.chat.submit(Command::Compact, None).await.unwrap();
             traces.push(watch.until_rest().await);
         }
         assert_eq!(stage.understudy.requests().len(), 2);
@@ -212,6 +214,20 @@ async fn a_summary_that_was_asked_for_is_made() {
         t=000.0 idle Done
     "#]]
     .assert_eq(&traces[1]);
+}
+
+/// A handle says that there is nothing to summarise, before and after a summary, and nothing begins.
+#[tokio::test(start_paused = true)]
+async fn nothing_to_summarise_is_an_error() {
+    let stage = Stage::new(small([says("Hello."), says("They said hello.")]), agent()).await;
+    assert_eq!(stage.chat.compact().await, Err(SubmitError::NothingToCompact));
+    stage.run("Hi.").await;
+    stage.chat.compact().await.unwrap();
+    stage.ended().await;
+    let version = stage.chat.standing().await.unwrap().version;
+    assert_eq!(stage.chat.compact().await, Err(SubmitError::NothingToCompact));
+    assert_eq!(stage.chat.standing().await.unwrap().version, version);
+    assert_eq!(stage.understudy.requests().len(), 2);
 }
 
 /// A reply alone behind a summary is something to summarise.

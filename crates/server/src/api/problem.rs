@@ -219,6 +219,7 @@ impl From<SubmitError> for Problem {
                 Self::new(ProblemKind::KeyReused, "This key was used for another request before; use a new one.")
             }
             SubmitError::NoAgent(_) => Self::new(ProblemKind::NoAgent, error.to_string()),
+            SubmitError::NothingToCompact => Self::new(ProblemKind::Status, error.to_string()),
             SubmitError::Store(error) => error.into(),
         }
     }

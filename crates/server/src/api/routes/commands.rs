@@ -7,7 +7,6 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use everturn::core::command::{self, Command};
 use everturn::core::ids::InboxSeq;
-use everturn::core::message::Body;
 use everturn::core::status::Status;
 use everturn::stores::{Receipt, Scope, SubmitError};
 use tokio::time::timeout;
@@ -18,9 +17,6 @@ use crate::api::wire;
 use crate::app::{App, OpenedChat, SharedApp};
 use crate::auth::access::{Answering, Chatting, OwnedChat, PathNumber, Reading};
 use crate::auth::audit;
-
-/// Messages per page when looking for one to summarise. Most often the newest is.
-const COMPACTED_PAGE_LEN: usize = 20;
 
 /// Puts a command into a chat's inbox, where it is durable.
 pub async fn accepted(chat: &OpenedChat, command: Command, key: Option<String>) -> Result<wire::Accepted, Problem> {
@@ -225,29 +221,10 @@ pub async fn compact(
     let _ticket = app.admit_turn(&chat.caller, &chat, &key).await?;
     let is_new = app.has_agent(&chat) && !app.was_accepted(&chat, &key).await?;
     let is_new = is_new && !chat.heading.archived; // An archived chat is refused for that reason instead.
-    if is_new && !has_something_to_compact(&app, &chat).await? {
+    if is_new && !chat.handle.has_something_to_compact().await? {
         let why =
             "There is nothing to summarise: the model has said nothing since the beginning, or since the last summary.";
         return Err(with_standing(&chat, Problem::new(ProblemKind::Status, why)).await);
     }
     Ok(Answer(obeyed(&app, &chat, Command::Compact, key.0).await?))
-}
-
-/// Whether there is a message of the model that no summary covers. User messages are not summarised.
-async fn has_something_to_compact(app: &App, chat: &OpenedChat) -> Result<bool, Problem> {
-    let mut before = None;
-    loop {
-        let page = app.page(chat, before, COMPACTED_PAGE_LEN).await?;
-        for message in page.iter().rev() {
-            match message.body {
-                Body::Reply(_) | Body::Result(_) => return Ok(true),
-                Body::Summary(_) => return Ok(false),
-                Body::User(_) | Body::Context(_) => {}
-            }
-        }
-        match page.first() {
-            Some(first) => before = Some(first.id),
-            None => return Ok(false),
-        }
-    }
 }
