@@ -12,7 +12,7 @@ use everturn_core::message::Message;
 use everturn_core::setup::BadSetup;
 use everturn_providers::record::Recorder;
 use everturn_providers::{ModelFacts, Provider};
-use everturn_stores::{MakeError, Memory, NewChat, Store, StoreError, StoreExt as _, WriteError};
+use everturn_stores::{Heading, MakeError, Memory, NewChat, Store, StoreError, StoreExt as _, WriteError};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -198,7 +198,14 @@ impl Engine {
     /// A handle of a chat that exists.
     #[must_use]
     pub fn chat(&self, id: ChatId) -> ChatHandle {
-        ChatHandle { shared: self.shared.clone(), id }
+        ChatHandle { shared: self.shared.clone(), id, known: None }
+    }
+
+    /// A handle of a chat with a heading that the caller has read: commands do not read it again.
+    #[must_use]
+    pub fn chat_with(&self, heading: &Heading) -> ChatHandle {
+        let known = Arc::new((heading.owner.clone(), heading.agent.clone()));
+        ChatHandle { shared: self.shared.clone(), id: heading.id, known: Some(known) }
     }
 
     /// Resumes every chat with unfinished work. Call it once after a start.

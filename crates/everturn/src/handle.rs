@@ -60,6 +60,8 @@ impl Rest {
 pub struct ChatHandle {
     pub(crate) shared: Arc<Shared>,
     pub(crate) id: ChatId,
+    /// The chat's owner and agent, which never change, if a heading was read before.
+    pub(crate) known: Option<Arc<(String, String)>>,
 }
 
 impl ChatHandle {
@@ -249,7 +251,13 @@ impl ChatHandle {
     /// The chat's owner and the limits of its agent. Without its agent, a chat takes commands that need none, and repeats.
     async fn limits(&self, command: &Command, key: Option<&str>) -> Result<(String, Limits), SubmitError> {
         let store = &self.shared.store;
-        let Heading { agent: name, owner, .. } = store.heading(self.id).await?;
+        let (owner, name) = match &self.known {
+            Some(known) => (**known).clone(),
+            None => {
+                let Heading { agent, owner, .. } = store.heading(self.id).await?;
+                (owner, agent)
+            }
+        };
         if let Some(agent) = self.shared.agent(&name) {
             return Ok((owner, agent.limits.clone()));
         }

@@ -193,7 +193,7 @@ impl App {
         if heading.owner != caller.owner() {
             return Err(Problem::not_found());
         }
-        Ok(OpenedChat { handle: self.engine.chat(id), heading })
+        Ok(OpenedChat { handle: self.engine.chat_with(&heading), heading })
     }
 
     /// A new chat of the caller; under an idempotency key, the chat that was created for it before.
