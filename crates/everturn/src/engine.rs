@@ -14,7 +14,6 @@ use everturn_providers::record::Recorder;
 use everturn_providers::{ModelFacts, Provider};
 use everturn_stores::{Heading, MakeError, Memory, NewChat, Store, StoreError, StoreExt as _, WriteError};
 use tokio::sync::Semaphore;
-use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::admission::budget::{self, Budgets};
@@ -234,6 +233,7 @@ impl Engine {
         let _ = tokio::time::timeout(grace, self.shared.tasks.wait()).await;
         self.shared.stop.shutdown.cancel();
         self.shared.tasks.wait().await;
+        self.shared.hints.wait().await; // It holds the store, which may be opened again after this.
     }
 }
 
@@ -375,7 +375,8 @@ impl Builder {
             recorder,
             delta_log,
         } = self;
-        let gone = CancellationToken::new();
+        let stop = StopTokens::new();
+        let gone = stop.shutdown.child_token();
         let slots_len = match drivers {
             Drivers::Spawned => chats_max,
             Drivers::ByHand => Semaphore::MAX_PERMITS, // The program decides how many it drives.
@@ -392,7 +393,7 @@ impl Builder {
             loading: Arc::new(Semaphore::new(LOADING_MAX)),
             scanning: Arc::new(Semaphore::new(1)),
             metrics,
-            stop: StopTokens::new(),
+            stop,
             governors: Governors::default(),
             budgets,
             recorder,
@@ -400,12 +401,14 @@ impl Builder {
             driven: DrivenChats::default(),
             drivers,
             tasks: TaskTracker::new(),
+            hints: TaskTracker::new(),
             _hints: gone.clone().drop_guard(),
         });
         if origin.is_none() {
             tokio::spawn(clock::watch(shared.clock, gone.clone()));
         }
-        tokio::spawn(hints::follow(shared.store.clone(), Arc::downgrade(&shared), gone));
+        shared.hints.spawn(hints::follow(shared.store.clone(), Arc::downgrade(&shared), gone));
+        shared.hints.close();
         Engine { shared }
     }
 }

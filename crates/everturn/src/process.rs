@@ -60,7 +60,9 @@ pub(crate) struct Shared {
     pub(crate) drivers: Drivers,
     pub(crate) driven: DrivenChats,
     pub(crate) tasks: TaskTracker,
-    /// Ends [`hints::follow`] when the last engine is dropped.
+    /// The task of [`hints::follow`].
+    pub(crate) hints: TaskTracker,
+    /// Ends [`hints::follow`] when the last engine is dropped without a shutdown.
     pub(crate) _hints: DropGuard,
 }
 
