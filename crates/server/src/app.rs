@@ -21,8 +21,8 @@ use everturn::core::setup::Setup;
 use everturn::core::status::Status;
 use everturn::core::view::Cursor;
 use everturn::stores::{
-    ChatQuery, Fork, Heading, IdempotencyRecord, MessageRange, NewChat, Reader, Store, StoreError, StoreExt as _,
-    SubmitError, Token, TokenHash, Tokens,
+    ChatQuery, Fork, Heading, IdempotencyRecord, MessageRange, MessageReader, NewChat, Store, StoreError,
+    StoreExt as _, SubmitError, Token, TokenHash, Tokens,
 };
 use everturn::{ChatHandle, CreateError, Engine, Feed, Subscription};
 use prometheus_client::registry::Registry;
@@ -489,7 +489,7 @@ impl App {
         chat: &OpenedChat,
         id: everturn::core::ids::MessageId,
     ) -> Result<Arc<everturn::core::message::Message>, Problem> {
-        self.store.message(chat.handle.id(), id, Reader::Client).await?.ok_or_else(Problem::not_found)
+        self.store.message(chat.handle.id(), id, MessageReader::Client).await?.ok_or_else(Problem::not_found)
     }
 
     /// Provider calls made for a chat, after the first `seen`.

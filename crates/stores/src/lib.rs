@@ -51,8 +51,8 @@ pub use postgres::Postgres;
 #[cfg(feature = "sqlite")]
 pub use sqlite::Sqlite;
 pub use store::{
-    AppendRight, CallRecord, CommandRef, Hint, Lease, LoadPart, Loaded, MessageRange, News, NewsRead, NewsResult,
-    Reader, Receipt, Store, StoreError, StoreExt, Submission, SubmitError, Submitted, Unsettled, WriteError,
+    AppendRight, CallRecord, CommandRef, Hint, Lease, LoadPart, Loaded, MessageRange, MessageReader, News, NewsRead,
+    NewsResult, Receipt, Store, StoreError, StoreExt, Submission, SubmitError, Submitted, Unsettled, WriteError,
 };
 pub use tables::Durability;
 pub use tokens::{Scope, Scopes, Token, TokenHash, Tokens};

@@ -1,7 +1,7 @@
 //! The reference store: everything in maps behind one lock.
 //!
-//! It is what the other stores are compared with, and good enough for programs that need no more than their own
-//! lifetime. Costs per delta and per commit do not depend on how long the chat is.
+//! The other stores are compared with it, and it suffices for programs that need no chats after their end. Costs per
+//! delta and per commit do not depend on the length of the chat.
 
 mod create;
 
@@ -31,8 +31,8 @@ use crate::new_chat::{MakeError, NewChat};
 use crate::search;
 use crate::shape;
 use crate::store::{
-    AppendRight, CallRecord, CommandRef, Lease, LoadPart, Loaded, MessageRange, News, NewsRead, Reader, Receipt, Store,
-    StoreError, Submission, SubmitError, Submitted, Unsettled, WriteError,
+    AppendRight, CallRecord, CommandRef, Lease, LoadPart, Loaded, MessageRange, MessageReader, News, NewsRead, Receipt,
+    Store, StoreError, Submission, SubmitError, Submitted, Unsettled, WriteError,
 };
 use crate::tables::{self, PAGE_LEN_MAX, PageBudget};
 use crate::tokens::{Token, TokenHash, Tokens};
@@ -50,16 +50,16 @@ pub struct Memory {
 #[derive(Debug, Default)]
 struct Chats {
     by_id: BTreeMap<ChatId, StoredChat>,
-    /// What was made under a key of an owner's, and what was asked for.
+    /// Chats created under a key of an owner, and the digest of the request.
     made: HashMap<(String, String), (ChatId, [u8; 32])>,
-    /// The highest fence of a chat that was deleted: no lease of it is ever given again.
+    /// Highest fence of a deleted chat: such a lease is never granted again.
     floor: Fence,
 }
 
-/// A command, and what became of it once the driver has come to it.
+/// A command, and its outcome once the driver has applied it.
 type StoredCommand = (InboxCommand, Option<Result<(), Refusal>>);
 
-/// Everything kept of one chat.
+/// Everything stored for one chat.
 #[derive(Debug)]
 struct StoredChat {
     chat: Chat,
@@ -211,7 +211,12 @@ impl Store for Memory {
         self.read(chat, StoredChat::standing)
     }
 
-    async fn message(&self, chat: ChatId, id: MessageId, _reader: Reader) -> Result<Option<Arc<Message>>, StoreError> {
+    async fn message(
+        &self,
+        chat: ChatId,
+        id: MessageId,
+        _reader: MessageReader,
+    ) -> Result<Option<Arc<Message>>, StoreError> {
         self.read(chat, |stored| {
             let place = stored.messages.binary_search_by_key(&id, |(_, message)| message.id).ok()?;
             Some(stored.messages[place].1.clone())

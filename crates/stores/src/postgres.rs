@@ -80,13 +80,13 @@ use crate::heading::{ChatQuery, Heading};
 use crate::new_chat::{MakeError, NewChat};
 use crate::shape::rows::Piece;
 use crate::store::{
-    AppendRight, CallRecord, CommandRef, Hint, Lease, LoadPart, Loaded, MessageRange, NewsRead, Reader, Receipt, Store,
-    StoreError, Submission, SubmitError, Submitted, Unsettled, WriteError,
+    AppendRight, CallRecord, CommandRef, Hint, Lease, LoadPart, Loaded, MessageRange, MessageReader, NewsRead, Receipt,
+    Store, StoreError, Submission, SubmitError, Submitted, Unsettled, WriteError,
 };
 use crate::tables::{Durability, Fetch, PageBudget};
 use connection::columns::id_bytes;
 use connection::pool::{ConnectionPool, TxMode};
-use connection::retry::{DbFault, Retry};
+use connection::retry::{DbFault, RetryWindow};
 use journal::filing::FilingJob;
 use journal::writer::Job;
 use leases::cache::ChatCaches;
@@ -95,7 +95,7 @@ use notify::channel::{Notifier, Urgency};
 use notify::hints::HintQueue;
 use reads::chat::Reads;
 pub use reads::inspect::PostgresInspection;
-use setup::address::Address;
+use setup::address::DbAddress;
 
 /// Settings of a Postgres store.
 #[derive(Debug, Clone)]
@@ -186,8 +186,8 @@ impl Postgres {
     /// Connects to the database at `url`, migrates its schema and registers this process. Needs a tokio runtime with time
     /// and IO.
     pub async fn open(url: &str, options: PostgresOptions) -> Result<Self, StoreError> {
-        let address = Address::parse(url, &options)?;
-        let elsewhere = options.listen_url.as_deref().map(|url| Address::parse(url, &options)).transpose()?;
+        let address = DbAddress::parse(url, &options)?;
+        let elsewhere = options.listen_url.as_deref().map(|url| DbAddress::parse(url, &options)).transpose()?;
         let listening = elsewhere.unwrap_or_else(|| address.clone());
         let watching_len = options.connections_max / 3;
         let pool = Arc::new(ConnectionPool::new(address.clone(), options.connections_max - watching_len, &options)?);
@@ -195,7 +195,7 @@ impl Postgres {
             0 => (pool.clone(), options.connections_max / 2),
             len => (Arc::new(ConnectionPool::new(address.clone(), len, &options)?), len / 2),
         };
-        setup::migrate::migrate(&pool, Retry::new(options.retry_max)).await?;
+        setup::migrate::migrate(&pool, RetryWindow::new(options.retry_max)).await?;
         let hints = Arc::new(HintQueue::default());
         let chance = entropy::number();
         let lease_tolerance = 1.0 + (chance % 1000) as f64 / 10_000.0;
@@ -234,7 +234,7 @@ impl Postgres {
     /// created anew or moved to another server.
     ///
     /// # Errors
-    /// It does not tell.
+    /// The database cannot be read.
     pub async fn name(&self) -> Result<String, StoreError> {
         self.inner.reads.name().await
     }
@@ -419,10 +419,15 @@ impl Store for Postgres {
         self.inner.reads.standing(chat).await
     }
 
-    async fn message(&self, chat: ChatId, id: MessageId, reader: Reader) -> Result<Option<Arc<Message>>, StoreError> {
+    async fn message(
+        &self,
+        chat: ChatId,
+        id: MessageId,
+        reader: MessageReader,
+    ) -> Result<Option<Arc<Message>>, StoreError> {
         let pool = match reader {
-            Reader::Driver => &self.inner.reads.pool,
-            Reader::Client => &self.inner.reads.watching,
+            MessageReader::Driver => &self.inner.reads.pool,
+            MessageReader::Client => &self.inner.reads.watching,
         };
         self.inner.reads.message(chat, id, pool).await
     }

@@ -10,7 +10,7 @@ use everturn_core::message::{Body, Message, Part};
 
 use crate::heading::searchable;
 
-/// A longer run of letters is no word that anybody would look for.
+/// Longer runs of letters are not indexed.
 const WORD_BYTES_MAX: usize = 64;
 
 /// Words by which a message is found; `None` for messages that neither a user nor the model wrote.

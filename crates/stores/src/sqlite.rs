@@ -39,7 +39,7 @@ mod commits {
     pub(super) mod tokens;
 }
 
-/// Reader connections, and everything that is read with them.
+/// MessageReader connections, and everything that is read with them.
 mod reads {
     pub(super) mod chat;
     pub(super) mod inspect;
@@ -75,8 +75,8 @@ use crate::new_chat::{MakeError, NewChat};
 use crate::shape;
 use crate::shape::rows::Piece;
 use crate::store::{
-    AppendRight, CallRecord, CommandRef, Lease, LoadPart, Loaded, MessageRange, NewsRead, Reader, Receipt, Store,
-    StoreError, Submission, SubmitError, Submitted, Unsettled, WriteError,
+    AppendRight, CallRecord, CommandRef, Lease, LoadPart, Loaded, MessageRange, MessageReader, NewsRead, Receipt,
+    Store, StoreError, Submission, SubmitError, Submitted, Unsettled, WriteError,
 };
 use crate::tables::{CommitRows, Durability, Fetch};
 use commits::create;
@@ -90,7 +90,7 @@ use reads::pool::ReaderPool;
 use reads::{chat, list};
 pub use setup::backup::{Backup, BackupError};
 use setup::open;
-use setup::open::DataDir;
+use setup::open::LockedDir;
 pub use setup::open::OpenError;
 use writer::queue::{GROUP_COMMIT, Queue};
 use writer::sync::{Checkpointer, Syncer, WriterHealth};
@@ -130,13 +130,13 @@ pub struct Sqlite {
     stop: Option<std::sync::mpsc::SyncSender<()>>,
     threads: Vec<JoinHandle<()>>,
     /// Released last.
-    _place: DataDir,
+    _place: LockedDir,
 }
 
 impl Sqlite {
     /// Opens a data directory, and creates it if it does not exist. Blocks while the database is checked and migrated.
     pub fn open(dir: &Path, options: &SqliteOptions) -> Result<Self, OpenError> {
-        let place = DataDir::take(dir)?;
+        let place = LockedDir::take(dir)?;
         let mut connection = open::prepare(&place.file)?;
         let (log, found) = scan::scan(&connection)?;
         let (drafts, health) = (Arc::new(OpenDrafts::new(options.appends_len_max)), Arc::new(WriterHealth::default()));
@@ -364,7 +364,12 @@ impl Store for Sqlite {
         self.read(move |snapshot| chat::standing(snapshot, chat)).await
     }
 
-    async fn message(&self, chat: ChatId, id: MessageId, _reader: Reader) -> Result<Option<Arc<Message>>, StoreError> {
+    async fn message(
+        &self,
+        chat: ChatId,
+        id: MessageId,
+        _reader: MessageReader,
+    ) -> Result<Option<Arc<Message>>, StoreError> {
         self.read(move |snapshot| chat::whole(snapshot, chat, id)).await
     }
 

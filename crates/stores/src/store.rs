@@ -111,7 +111,12 @@ pub trait Store: Send + Sync + 'static {
     fn since(&self, chat: ChatId, cursor: Option<Cursor>) -> NewsRead<'_>;
 
     /// One message with its bytes; `None` if it does not exist or was rewound.
-    async fn message(&self, chat: ChatId, id: MessageId, reader: Reader) -> Result<Option<Arc<Message>>, StoreError>;
+    async fn message(
+        &self,
+        chat: ChatId,
+        id: MessageId,
+        reader: MessageReader,
+    ) -> Result<Option<Arc<Message>>, StoreError>;
 
     /// Messages in order, rewound ones left out.
     async fn messages(&self, chat: ChatId, range: MessageRange) -> Result<Vec<Arc<Message>>, StoreError>;
@@ -200,7 +205,7 @@ pub enum LoadPart {
 
 /// What a message is read for. Drivers do not wait behind clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reader {
+pub enum MessageReader {
     /// A driver builds a prompt.
     Driver,
     /// A client asked.

@@ -18,8 +18,8 @@ use everturn_core::message::Message;
 use everturn_core::view::{Cursor, JournalRow, Standing};
 use everturn_stores::{
     Ack, AppendRight, CallRecord, ChatQuery, CommandRef, Heading, Hint, Lease, LoadPart, Loaded, MakeError,
-    MessageRange, NewChat, NewsRead, Reader, Receipt, Store, StoreError, Submission, SubmitError, Submitted, Unsettled,
-    WriteError,
+    MessageRange, MessageReader, NewChat, NewsRead, Receipt, Store, StoreError, Submission, SubmitError, Submitted,
+    Unsettled, WriteError,
 };
 
 /// Which side calls the store: a layer over two processes sends each side to another one.
@@ -114,7 +114,7 @@ layer! {
     Driver fn append(&self, right: AppendRight, rows: Vec<JournalRow>, ack: Ack);
     Driver fn commit(&self, lease: &mut Lease, facts: &[Fact]) -> Result<Version, WriteError>;
     Client fn standing(&self, chat: ChatId) -> Result<Standing, StoreError>;
-    Client fn message(&self, chat: ChatId, id: MessageId, reader: Reader) -> Result<Option<Arc<Message>>, StoreError>;
+    Client fn message(&self, chat: ChatId, id: MessageId, reader: MessageReader) -> Result<Option<Arc<Message>>, StoreError>;
     Client fn messages(&self, chat: ChatId, range: MessageRange) -> Result<Vec<Arc<Message>>, StoreError>;
     Client fn attempts(&self, chat: ChatId, seen: usize, len: usize) -> Result<Vec<AttemptRecord>, StoreError>;
     Client fn calls(&self, chat: ChatId) -> Result<Vec<CallRecord>, StoreError>;

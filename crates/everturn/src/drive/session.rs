@@ -17,7 +17,7 @@ use everturn_core::fact::Fact;
 use everturn_core::ids::{MessageId, Seq, Timestamp};
 use everturn_core::view::JournalRow;
 use everturn_providers::record::Of;
-use everturn_stores::{AppendRight, Lease, Loaded, Reader, StoreError, StoreExt as _, WriteError};
+use everturn_stores::{AppendRight, Lease, Loaded, MessageReader, StoreError, StoreExt as _, WriteError};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
@@ -278,7 +278,7 @@ impl ChatSession {
     /// Fetches the bytes of messages that were loaded without them. Only prompts need them.
     pub(crate) async fn fetch_bytes(&mut self) -> Result<(), WriteError> {
         for id in self.transcript.without_bytes() {
-            if let Some(whole) = self.env.shared.store.message(self.chat.id, id, Reader::Driver).await? {
+            if let Some(whole) = self.env.shared.store.message(self.chat.id, id, MessageReader::Driver).await? {
                 self.transcript.replace(whole);
             }
         }

@@ -17,8 +17,8 @@ use everturn::core::limits::Limits;
 use everturn::core::message::Message;
 use everturn::core::view::{Cursor, JournalRow};
 use everturn::stores::{
-    Ack, AppendRight, CommandRef, Hint, Lease, LoadPart, Loaded, MakeError, Memory, NewChat, NewsRead, Reader, Receipt,
-    Store as _, StoreError, StoreExt as _, Submission, SubmitError, Submitted, Unsettled, WriteError,
+    Ack, AppendRight, CommandRef, Hint, Lease, LoadPart, Loaded, MakeError, Memory, MessageReader, NewChat, NewsRead,
+    Receipt, Store as _, StoreError, StoreExt as _, Submission, SubmitError, Submitted, Unsettled, WriteError,
 };
 use everturn_testkit::{Access, Layered, StoreLayer};
 use tokio::sync::Notify;
@@ -299,7 +299,12 @@ impl StoreLayer for Steps {
         self.memory.since(chat, cursor)
     }
 
-    async fn message(&self, chat: ChatId, id: MessageId, reader: Reader) -> Result<Option<Arc<Message>>, StoreError> {
+    async fn message(
+        &self,
+        chat: ChatId,
+        id: MessageId,
+        reader: MessageReader,
+    ) -> Result<Option<Arc<Message>>, StoreError> {
         self.fetches.fetch_add(1, Ordering::SeqCst);
         self.memory.message(chat, id, reader).await
     }

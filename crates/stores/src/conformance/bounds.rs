@@ -13,7 +13,7 @@ use everturn_core::view::{Cursor, Event};
 use super::Witness;
 use super::reads::folded;
 use crate::tables::{PAGE_BYTES_MAX, PAGE_LEN_MAX};
-use crate::{MessageRange, Reader, Store, StoreExt as _};
+use crate::{MessageRange, MessageReader, Store, StoreExt as _};
 
 /// I19: a subscriber that missed more than a page gets the newest page instead; one that missed a page gets the events.
 pub async fn a_subscriber_that_missed_too_much_gets_a_page<S: Store>(store: Arc<S>) {
@@ -112,11 +112,12 @@ pub async fn bytes_are_read_for_whom_they_are<S: Store>(store: Arc<S>) {
     assert!(is_light(loaded.messages.last().expect("it was said")));
     assert_eq!(loaded.chat.queue[0].parts, said(whole()));
     assert_eq!(*loaded.rows[1].delta, Delta::File(Box::new(file(whole()))));
-    let message = store.message(chat, number, Reader::Client).await.expect("the chat is there").expect("it was said");
+    let message =
+        store.message(chat, number, MessageReader::Client).await.expect("the chat is there").expect("it was said");
     assert!(message.is_whole() && message == *witness.stage.transcript.last().expect("it was said"));
     for missing in [0, number.0 + 1, u64::MAX] {
-        assert_eq!(store.message(chat, MessageId(missing), Reader::Client).await, Ok(None), "{missing}");
+        assert_eq!(store.message(chat, MessageId(missing), MessageReader::Client).await, Ok(None), "{missing}");
     }
     witness.obey(Command::Edit { message: number, parts: words("again") }).await;
-    assert_eq!(store.message(chat, number, Reader::Client).await, Ok(None), "it was rewound");
+    assert_eq!(store.message(chat, number, MessageReader::Client).await, Ok(None), "it was rewound");
 }

@@ -24,7 +24,7 @@ pub async fn any_life_of_a_chat_is_stored_as_it_was<S: Store>(store: Arc<S>) {
     for_each_life(LIVES, LIFE_LEN_MAX, |numbers| {
         let (store, chat) = (store.clone(), chats.fetch_add(1, Ordering::Relaxed));
         async move {
-            let mut life = Life { witness: Witness::new(&store, chat.into()).await, lapsed: Vec::new() };
+            let mut life = GeneratedLife { witness: Witness::new(&store, chat.into()).await, lapsed: Vec::new() };
             for number in numbers {
                 life.live(number).await;
                 life.witness.agrees().await;
@@ -35,12 +35,12 @@ pub async fn any_life_of_a_chat_is_stored_as_it_was<S: Store>(store: Arc<S>) {
 }
 
 /// One chat, and its earlier leases.
-pub(super) struct Life<S> {
+pub(super) struct GeneratedLife<S> {
     pub(super) witness: Witness<S>,
     pub(super) lapsed: Vec<Lease>,
 }
 
-impl<S: Store> Life<S> {
+impl<S: Store> GeneratedLife<S> {
     /// Does what `number` stands for.
     pub(super) async fn live(&mut self, number: u64) {
         let mut dice = Dice::new(number);

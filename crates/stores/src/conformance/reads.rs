@@ -15,7 +15,7 @@ use super::Witness;
 use super::bounds::says;
 use super::witness::PAGE_LEN_MIN;
 use crate::{
-    ChatQuery, Heading, Lease, MessageRange, NewChat, Reader, Store, StoreError, StoreExt as _, Submission,
+    ChatQuery, Heading, Lease, MessageRange, MessageReader, NewChat, Store, StoreError, StoreExt as _, Submission,
     SubmitError, Unsettled, WriteError,
 };
 
@@ -35,7 +35,7 @@ pub async fn a_chat_that_is_not_there_is_an_error<S: Store>(store: Arc<S>) {
     assert_eq!(store.attempts(chat, 0, 9).await, Err(gone.clone()));
     assert_eq!(store.calls(chat).await, Err(gone.clone()));
     assert_eq!(store.messages(chat, MessageRange::Before(None, 9)).await, Err(gone.clone()));
-    assert_eq!(store.message(chat, MessageId(1), Reader::Client).await, Err(gone.clone()));
+    assert_eq!(store.message(chat, MessageId(1), MessageReader::Client).await, Err(gone.clone()));
     assert_eq!(store.standing(chat).await, Err(gone.clone()));
     let mut forged = Lease::granted(chat, Fence(1), Fence(0));
     let gone = WriteError::Store(gone);

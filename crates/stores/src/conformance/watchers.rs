@@ -8,7 +8,7 @@ use everturn_core::rehearsal::Dice;
 use everturn_core::view::{Cursor, Event, View};
 
 use super::Witness;
-use super::generated::Life;
+use super::generated::GeneratedLife;
 use super::lots::for_each_life;
 use crate::Store;
 
@@ -24,7 +24,7 @@ pub async fn every_watcher_sees_what_is_there<S: Store>(store: Arc<S>) {
     for_each_life(LIVES, LIFE_LEN_MAX, |numbers| {
         let (store, chat) = (store.clone(), chats.fetch_add(1, Ordering::Relaxed));
         async move {
-            let mut life = Life { witness: Witness::new(&store, chat.into()).await, lapsed: Vec::new() };
+            let mut life = GeneratedLife { witness: Witness::new(&store, chat.into()).await, lapsed: Vec::new() };
             let mut watchers: [Watcher; WATCHERS] = Default::default();
             for number in numbers {
                 let mut dice = Dice::new(number);

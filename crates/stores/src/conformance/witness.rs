@@ -16,7 +16,7 @@ use everturn_core::view::{Cursor, Event, JournalRow, Snapshot, Standing};
 
 use crate::tables::draft_of;
 use crate::{
-    CallRecord, Heading, Lease, MessageRange, NewChat, News, Reader, Receipt, Store, StoreExt as _, Submission,
+    CallRecord, Heading, Lease, MessageRange, MessageReader, NewChat, News, Receipt, Store, StoreExt as _, Submission,
     SubmitError, WriteError,
 };
 
@@ -186,7 +186,7 @@ impl<S: Store> Witness<S> {
         let page = store.messages(chat, MessageRange::Before(middle.first().map(|message| message.id), 2)).await;
         assert_eq!(page, Ok(without_bytes(tail)));
         if let Some(message) = tail.last() {
-            assert_eq!(store.message(chat, message.id, Reader::Client).await, Ok(Some(message.clone())));
+            assert_eq!(store.message(chat, message.id, MessageReader::Client).await, Ok(Some(message.clone())));
         }
         assert_eq!(store.standing(chat).await, Ok(Standing::of(&stage.chat, stage.pending())));
         assert_eq!(store.inbox(chat).await, Ok(stage.pending().cloned().collect()));

@@ -26,7 +26,7 @@ pub fn parse(text: &str) -> Result<Stored<Command<'static>>, BadShape> {
     envelope::stored("command", text)
 }
 
-/// Whether a chat at rest begins a turn to obey the command of this text. Its bytes are not needed for that.
+/// Whether a chat at rest begins a turn with the command of this text. Its bytes are not needed for that.
 pub(crate) fn begins_a_turn(text: &str) -> Result<bool, BadShape> {
     let Stored(Command(wish)) = parse(text)?;
     Ok(match wish {

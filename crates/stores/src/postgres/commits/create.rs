@@ -20,7 +20,7 @@ use crate::shape::{BlobId, message};
 use crate::store::{Hint, StoreError};
 use crate::tables::Fetch;
 
-/// How many messages are looked at together.
+/// Messages read per query.
 const PAGE_LEN: i64 = 500;
 
 /// What a fork copies.

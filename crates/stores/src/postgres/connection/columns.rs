@@ -52,7 +52,7 @@ pub(crate) fn name(bytes: &[u8]) -> Result<String, DbFault> {
     String::from_utf8(bytes.to_vec()).map_err(|_| unreadable("a name is not text"))
 }
 
-/// The columns that are kept beside the body, because something is asked by them.
+/// Columns beside the body, for queries.
 pub(crate) struct ChatColumns {
     pub(crate) id: [u8; 16],
     pub(crate) agent: Vec<u8>,
@@ -91,7 +91,7 @@ impl From<&Chat> for ChatColumns {
     }
 }
 
-/// What [`heading`] reads of `chats`. Commands are read only of a chat at rest that has some to obey.
+/// Columns that [`heading`] reads. Commands are read only of a chat at rest that has some to apply.
 pub(crate) const HEADING: &str = "id, agent, owner, title, status, archived, version, touched, submitted,
     CASE WHEN submitted > obeyed AND NOT busy THEN ARRAY(
         SELECT inbox.body FROM inbox WHERE inbox.chat = chats.id AND inbox.seq > chats.obeyed) END AS pending";

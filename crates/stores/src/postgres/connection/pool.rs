@@ -13,7 +13,7 @@ use tokio_postgres::{Client, Row};
 use crate::failpoint::failpoint;
 use crate::postgres::PostgresOptions;
 use crate::postgres::connection::retry::DbFault;
-use crate::postgres::setup::address::Address;
+use crate::postgres::setup::address::DbAddress;
 use crate::store::StoreError;
 
 /// A parameter, with the type it goes as.
@@ -39,7 +39,7 @@ pub(crate) struct ConnectionPool {
 
 impl ConnectionPool {
     pub(crate) fn new(
-        Address { config, tls }: Address,
+        DbAddress { config, tls }: DbAddress,
         len: usize,
         options: &PostgresOptions,
     ) -> Result<Self, StoreError> {

@@ -83,7 +83,7 @@ fn with_sources(error: &dyn std::error::Error) -> String {
 }
 
 /// Retries an operation with growing pauses until a deadline.
-pub(crate) struct Retry {
+pub(crate) struct RetryWindow {
     until: Instant,
     pause: Duration,
 }
@@ -91,7 +91,7 @@ pub(crate) struct Retry {
 const PAUSE_MIN: Duration = Duration::from_millis(5);
 const PAUSE_MAX: Duration = Duration::from_millis(250);
 
-impl Retry {
+impl RetryWindow {
     pub(crate) fn new(span: Duration) -> Self {
         Self { until: Instant::now() + span, pause: PAUSE_MIN }
     }

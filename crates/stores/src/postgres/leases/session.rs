@@ -14,7 +14,7 @@ use tokio_postgres::{Client, SimpleQueryMessage};
 
 use crate::postgres::connection::pool::Param;
 use crate::postgres::connection::retry::DbFault;
-use crate::postgres::setup::address::Address;
+use crate::postgres::setup::address::DbAddress;
 
 /// How long it may take to find out whether sessions are shared.
 const PROBE_MAX: Duration = Duration::from_secs(10);
@@ -26,7 +26,7 @@ const PROBES: [usize; 8] = [0, 1, 1, 0, 0, 1, 1, 0];
 pub(crate) type WorkerLock = (i64, i64);
 
 /// Whether sessions are shared between connections to this address, as behind a pooler that hands out transactions.
-pub(crate) async fn is_shared(address: &Address) -> Result<bool, DbFault> {
+pub(crate) async fn is_shared(address: &DbAddress) -> Result<bool, DbFault> {
     let probe = async {
         let ((one, first), (other, second)) = tokio::try_join!(address.connect(), address.connect())?;
         tokio::spawn(first); // Both end with their clients.
@@ -63,7 +63,7 @@ pub(crate) async fn disconnected(client: &Client) -> Result<Vec<WorkerLock>, DbF
     Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
 }
 
-/// Removes those of these workers that have no session still. Returns how many were removed.
+/// Removes the workers that still have no session. Returns how many were removed.
 pub(crate) async fn expire(client: &Client, dead: &[WorkerLock]) -> Result<u64, DbFault> {
     let (ids, locks): (Vec<i64>, Vec<i64>) = dead.iter().copied().unzip();
     let sql = "

@@ -24,7 +24,7 @@ use crate::postgres::lasting;
 use crate::postgres::leases::session::{self, WorkerLock};
 use crate::postgres::notify::channel::LOOK;
 use crate::postgres::notify::hints::HintQueue;
-use crate::postgres::setup::address::Address;
+use crate::postgres::setup::address::DbAddress;
 use crate::store::{Hint, StoreError};
 
 const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
@@ -103,7 +103,7 @@ pub(crate) struct Worker {
 impl Worker {
     /// Registers this process, and renews its row until this is dropped.
     pub(crate) async fn start(
-        address: Address,
+        address: DbAddress,
         options: &PostgresOptions,
         lease_tolerance: f64,
         hints: Arc<HintQueue>,
@@ -154,7 +154,7 @@ impl Drop for Worker {
 
 struct Pulse {
     state: Arc<WorkerState>,
-    address: Address,
+    address: DbAddress,
     every: Duration,
     answer_max: Duration,
     /// Factor on another worker's lease before it counts as dead.

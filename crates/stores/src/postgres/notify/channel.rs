@@ -22,7 +22,7 @@ use crate::postgres::connection::retry::DbFault;
 use crate::postgres::leases::session;
 use crate::postgres::leases::worker::WorkerState;
 use crate::postgres::notify::hints::HintQueue;
-use crate::postgres::setup::address::Address;
+use crate::postgres::setup::address::DbAddress;
 use crate::store::Hint;
 
 const CHANNEL: &str = "everturn";
@@ -124,7 +124,7 @@ async fn say(pool: &ConnectionPool, payloads: Vec<String>) -> Result<(), DbFault
 
 /// Listens for ever, on a connection of its own that also holds the lock of this process. Returns if the address is a
 /// pooler that shares sessions: a shared session receives for whichever client has it.
-pub(crate) async fn listen(address: Address, sender: i64, hints: Arc<HintQueue>, state: Arc<WorkerState>) {
+pub(crate) async fn listen(address: DbAddress, sender: i64, hints: Arc<HintQueue>, state: Arc<WorkerState>) {
     loop {
         match session::is_shared(&address).await {
             Ok(false) => break,
@@ -150,7 +150,7 @@ pub(crate) async fn listen(address: Address, sender: i64, hints: Arc<HintQueue>,
 }
 
 async fn listen_once(
-    address: &Address,
+    address: &DbAddress,
     sender: i64,
     hints: &Arc<HintQueue>,
     state: &WorkerState,

@@ -24,7 +24,7 @@ use crate::postgres::connection::columns::{
     HEADING, big, bytes, count, damaged, heading, id_bytes, name, text, unreadable,
 };
 use crate::postgres::connection::pool::{Conn, ConnectionPool, Param, TxMode};
-use crate::postgres::connection::retry::{DbFault, Retry};
+use crate::postgres::connection::retry::{DbFault, RetryWindow};
 use crate::postgres::journal::filing;
 use crate::postgres::lasting;
 use crate::postgres::reads::news::with_inbox;
@@ -49,8 +49,8 @@ pub(crate) struct Reads {
 }
 
 impl Reads {
-    pub(crate) fn retry(&self) -> Retry {
-        Retry::new(self.retry_max)
+    pub(crate) fn retry(&self) -> RetryWindow {
+        RetryWindow::new(self.retry_max)
     }
 
     /// One statement in a transaction of its own.
@@ -80,7 +80,7 @@ impl Reads {
         heading(rows.first().ok_or(StoreError::NoSuchChat)?).map_err(lasting)
     }
 
-    /// What lists say about chats, those touched last first.
+    /// List entries of chats, most recently touched first.
     pub(crate) async fn headings(&self, query: &ChatQuery) -> Result<Vec<Heading>, StoreError> {
         let sql = format!(
             "SELECT {HEADING} FROM chats
@@ -258,7 +258,7 @@ impl Reads {
         Ok(ChatSnapshot { heading, transcript, calls: calls(&called)? })
     }
 
-    /// A name that no other database has, nor this one after it was made anew, or moved.
+    /// Unique name of the database. It changes when the database is created anew or moved.
     pub(crate) async fn name(&self) -> Result<String, StoreError> {
         let sql = "
             SELECT (SELECT system_identifier FROM pg_control_system()) AS system,

@@ -13,9 +13,9 @@ use crate::chat_snapshot::ChatSnapshot;
 use crate::heading::{ChatQuery, Heading};
 use crate::postgres::PostgresOptions;
 use crate::postgres::connection::pool::ConnectionPool;
-use crate::postgres::connection::retry::Retry;
+use crate::postgres::connection::retry::RetryWindow;
 use crate::postgres::reads::chat::Reads;
-use crate::postgres::setup::address::Address;
+use crate::postgres::setup::address::DbAddress;
 use crate::postgres::setup::migrate;
 use crate::store::{CallRecord, StoreError};
 
@@ -28,8 +28,8 @@ impl PostgresInspection {
     /// # Errors
     /// The database cannot be reached, or has another schema than this program reads.
     pub async fn open(url: &str, options: &PostgresOptions) -> Result<Self, StoreError> {
-        let pool = ConnectionPool::new(Address::parse(url, options)?, options.connections_max, options)?;
-        migrate::refuse_other(&pool, Retry::new(options.retry_max)).await?;
+        let pool = ConnectionPool::new(DbAddress::parse(url, options)?, options.connections_max, options)?;
+        migrate::refuse_other(&pool, RetryWindow::new(options.retry_max)).await?;
         let pool = Arc::new(pool);
         Ok(Self(Reads { watching: pool.clone(), pool, retry_max: options.retry_max }))
     }

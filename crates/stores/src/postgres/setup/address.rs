@@ -11,16 +11,16 @@ use crate::postgres::setup::tls::TlsOptions;
 use crate::store::StoreError;
 
 /// A connection that is still to be driven.
-pub(crate) type Line = Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>;
+pub(crate) type DbConnection = Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>;
 
 /// Where the database is, and how it is called.
 #[derive(Clone)]
-pub(crate) struct Address {
+pub(crate) struct DbAddress {
     pub(crate) config: Config,
     pub(crate) tls: MakeRustlsConnect,
 }
 
-impl Address {
+impl DbAddress {
     /// Reads a URL. What is wrong with it is said without quoting it: there is a password in it.
     pub(crate) fn parse(url: &str, options: &PostgresOptions) -> Result<Self, StoreError> {
         let (url, tls) = TlsOptions::split(url)?;
@@ -40,7 +40,7 @@ impl Address {
         Ok(Self { config, tls: MakeRustlsConnect::new(tls.client()?) })
     }
 
-    pub(crate) async fn connect(&self) -> Result<(Client, Line), tokio_postgres::Error> {
+    pub(crate) async fn connect(&self) -> Result<(Client, DbConnection), tokio_postgres::Error> {
         self.config.connect(self.tls.clone()).await
     }
 }
@@ -52,11 +52,11 @@ mod tests {
     #[test]
     fn errors_do_not_show_the_password() {
         for url in ["postgres://me:secret@host/name?sslmode=some", "postgres://me:secret@host:x/name", "secret"] {
-            let Err(error) = Address::parse(url, &PostgresOptions::default()) else { panic!("{url}") };
+            let Err(error) = DbAddress::parse(url, &PostgresOptions::default()) else { panic!("{url}") };
             assert!(!error.to_string().contains("secret"), "{error}");
         }
         let url = "postgres://me:secret@host/name?sslmode=verify-full&sslrootcert=/nowhere.pem";
-        let Err(error) = Address::parse(url, &PostgresOptions::default()) else { panic!("there is no such file") };
+        let Err(error) = DbAddress::parse(url, &PostgresOptions::default()) else { panic!("there is no such file") };
         assert!(error.to_string().contains("/nowhere.pem"), "{error}");
     }
 }

@@ -5,7 +5,7 @@
 
 use crate::failpoint::failpoint;
 use crate::postgres::connection::pool::{Conn, ConnectionPool, TxMode};
-use crate::postgres::connection::retry::{DbFault, Retry};
+use crate::postgres::connection::retry::{DbFault, RetryWindow};
 use crate::store::StoreError;
 
 const MIGRATIONS: [&str; 7] = [
@@ -24,12 +24,12 @@ const LOCK: i64 = 0x6576_6572_7475_726e;
 pub(crate) const NEWEST: usize = MIGRATIONS.len();
 
 /// Brings the database to the newest schema; one that is newer still is refused.
-pub(crate) async fn migrate(pool: &ConnectionPool, retry: Retry) -> Result<(), StoreError> {
+pub(crate) async fn migrate(pool: &ConnectionPool, retry: RetryWindow) -> Result<(), StoreError> {
     retry.run(|| try_migrate(pool)).await
 }
 
 /// Refuses a database that has another schema than this program reads, and changes nothing.
-pub(crate) async fn refuse_other(pool: &ConnectionPool, retry: Retry) -> Result<(), StoreError> {
+pub(crate) async fn refuse_other(pool: &ConnectionPool, retry: RetryWindow) -> Result<(), StoreError> {
     let version = retry.run(|| version(pool)).await?;
     let why = match version {
         NEWEST => return Ok(()),

@@ -79,7 +79,7 @@ impl TlsOptions {
         Ok((url, tls))
     }
 
-    /// What the two words mean together, in whatever order they came.
+    /// Meaning of the two options together, in any order.
     fn of(word: Option<TlsMode>, path: Option<&str>) -> Result<Self, StoreError> {
         let mode = match (word, path) {
             (Some(TlsMode::VerifyCa), None) => return Err(unusable("sslmode=verify-ca needs an sslrootcert")),

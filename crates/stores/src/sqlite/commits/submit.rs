@@ -112,7 +112,7 @@ fn is_users(connection: &Connection, chat: ChatId, message: MessageId) -> Result
     Ok(kind.is_some_and(|kind| kind == USER))
 }
 
-/// Commands the driver has not obeyed yet, oldest first.
+/// Commands the driver has not applied yet, oldest first.
 pub(crate) fn pending<E: From<StoreError>>(
     connection: &Connection,
     chat: ChatId,

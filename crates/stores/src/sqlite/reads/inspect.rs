@@ -135,7 +135,7 @@ impl SqliteInspection {
         Ok((migrate::schema_of(&self.connection).map_err(|error| store_error(&error))?, migrate::SCHEMA))
     }
 
-    /// Looks through the whole file for damage, and tells what SQLite says; nothing if it is sound. `alive` is called now
+    /// Checks the whole file for damage, and returns what SQLite reports; nothing if it is sound. `alive` is called now
     /// and then.
     ///
     /// # Errors

@@ -55,7 +55,7 @@ fn has_work(connection: &Connection, chat: ChatId, obeyed: InboxSeq) -> Result<b
     Ok(false)
 }
 
-/// The chats that fit. Those put away and those not lie apart in the index, so they are looked up one after the other.
+/// Chats that match. Archived and other chats are apart in the index, so they are read one after the other.
 pub(crate) fn headings(connection: &Connection, query: &ChatQuery) -> Result<Vec<Heading>, TxError<StoreError>> {
     let mut headings = Vec::new();
     for archived in [false, true].into_iter().filter(|archived| query.archived.is_none_or(|wanted| wanted == *archived))

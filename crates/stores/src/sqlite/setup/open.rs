@@ -86,12 +86,12 @@ impl From<rusqlite::Error> for OpenError {
 
 /// A data directory, locked for this process until this is dropped.
 #[derive(Debug)]
-pub(crate) struct DataDir {
+pub(crate) struct LockedDir {
     pub(crate) file: PathBuf,
     _lock: File,
 }
 
-impl DataDir {
+impl LockedDir {
     /// Locks the directory, and creates it if it does not exist.
     pub(crate) fn take(dir: &Path) -> Result<Self, OpenError> {
         let failed = |why| OpenError::Dir { dir: dir.into(), why };

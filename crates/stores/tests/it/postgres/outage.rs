@@ -13,7 +13,8 @@ use everturn_props::shared::psql;
 use everturn_props::{PostgresServer, ShutdownMode, postgres_bin};
 use everturn_stores::postgres::PostgresOptions;
 use everturn_stores::{
-    Durability, Hint, Postgres, Reader, Store, StoreError, StoreExt as _, SubmitError, TokenHash, Tokens, WriteError,
+    Durability, Hint, MessageReader, Postgres, Store, StoreError, StoreExt as _, SubmitError, TokenHash, Tokens,
+    WriteError,
 };
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
@@ -247,7 +248,7 @@ async fn a_crowd_that_wants_files_keeps_no_driver_waiting() {
     let mut crowd = JoinSet::new();
     for _ in 0..20 {
         let store = store.clone();
-        crowd.spawn(async move { store.message(chat, MessageId(1), Reader::Client).await });
+        crowd.spawn(async move { store.message(chat, MessageId(1), MessageReader::Client).await });
     }
     let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'messages'::regclass";
     while psql(&url, waits).expect("it can be asked").trim() == "0" {}

@@ -71,7 +71,7 @@ impl Look<'_> {
         Ok(sizes)
     }
 
-    /// What a text says, if it can be read. Its bytes need not be looked at again: empty ones stand for them.
+    /// Content of a text, if it can be read, with empty bytes in place of its own.
     fn build<S: Shape>(&mut self, what: &str, stored: Result<Stored<S>, BadShape>) -> Option<S::Core> {
         let built = stored.and_then(|stored| {
             let wants = stored.wants();
@@ -112,7 +112,7 @@ impl Look<'_> {
         Ok(Some(chat))
     }
 
-    /// Messages, those that were taken back too. Of the others, versions grow with numbers, up to the chat's.
+    /// Messages, rewound ones too. Versions of the others grow with their numbers, up to the chat's.
     fn messages(&mut self, chat: Option<&Chat>) -> Found<()> {
         let sql = "SELECT id, version, gone IS NULL, body FROM messages WHERE chat = ?1 ORDER BY id, number";
         let mut select = self.connection.prepare(sql)?;
@@ -170,7 +170,7 @@ impl Look<'_> {
         Ok(())
     }
 
-    /// Commands: 1, 2, 3…, and those that were obeyed have an outcome.
+    /// Commands are numbered 1, 2, 3…, and applied ones have an outcome.
     fn inbox(&mut self, chat: Option<&Chat>) -> Found<()> {
         let mut select =
             self.connection.prepare("SELECT seq, outcome, body FROM inbox WHERE chat = ?1 ORDER BY seq")?;
