@@ -52,7 +52,7 @@ const MARKS: [&[u8]; 16] = [
     b"data: {}\n\n",
 ];
 
-/// The same stream with one to four things changed. `other` is a stream to take events from.
+/// The stream with one to four things changed. `other` is a stream to take events from.
 #[must_use]
 pub fn mutated(bytes: &[u8], other: &[u8], dice: &mut Dice) -> Vec<u8> {
     let mut bytes = bytes.to_vec();

@@ -5,7 +5,7 @@ use everturn::core::ids::ChatId;
 use everturn_server::wire::Chat;
 
 use crate::client::Client;
-use crate::offline_store::Kept;
+use crate::offline_store::OfflineStore;
 
 /// Letters of a short id, taken from the end: ids of one day begin alike.
 const SHORT_LEN: usize = 6;
@@ -49,7 +49,7 @@ pub async fn find(client: &Client, text: &str) -> anyhow::Result<Chat> {
 }
 
 /// The one chat of a store whose id begins or ends with this piece, without a daemon.
-pub async fn find_kept(kept: &Kept, text: &str) -> anyhow::Result<ChatId> {
+pub async fn find_kept(kept: &OfflineStore, text: &str) -> anyhow::Result<ChatId> {
     let piece = piece(text)?;
     if let Some(id) = piece.parse().ok().filter(|_| piece.len() == ID_LEN) {
         return Ok(id);

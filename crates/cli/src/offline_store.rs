@@ -48,10 +48,10 @@ impl Where {
     }
 
     /// Opens the store for reading.
-    pub async fn look(&self) -> anyhow::Result<Kept> {
+    pub async fn look(&self) -> anyhow::Result<OfflineStore> {
         match self.url() {
-            Some(url) => Ok(Kept::Shared(Box::new(seen(&url).await?))),
-            None => Ok(Kept::Ours(Box::new(SqliteInspection::open(&self.dir()?)?))),
+            Some(url) => Ok(OfflineStore::Shared(Box::new(seen(&url).await?))),
+            None => Ok(OfflineStore::Ours(Box::new(SqliteInspection::open(&self.dir()?)?))),
         }
     }
 
@@ -79,14 +79,14 @@ fn opened(dir: &Path) -> anyhow::Result<Sqlite> {
 }
 
 /// A store that is opened for reading.
-pub enum Kept {
+pub enum OfflineStore {
     /// A data directory, which a server may be using.
     Ours(Box<SqliteInspection>),
     /// A database that several processes share.
     Shared(Box<postgres::PostgresInspection>),
 }
 
-impl Kept {
+impl OfflineStore {
     pub async fn heading(&self, chat: ChatId) -> Result<Heading, StoreError> {
         match self {
             Self::Ours(inspection) => inspection.heading(chat),

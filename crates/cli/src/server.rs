@@ -20,7 +20,7 @@ use crate::process::{descriptors, private};
 use crate::recording::Whose;
 
 /// An opened store.
-pub struct Kept {
+pub struct OpenStore {
     store: Arc<dyn Store>,
     tokens: Arc<dyn Tokens>,
     /// Its description in the banner.
@@ -60,7 +60,7 @@ impl Place {
 }
 
 /// Opens the store. Only this function knows which kind it is.
-async fn open(data: &DataDir, place: Place) -> anyhow::Result<Kept> {
+async fn open(data: &DataDir, place: Place) -> anyhow::Result<OpenStore> {
     match place {
         Place::Postgres(url, options) => {
             let instance = data.instance();
@@ -68,14 +68,14 @@ async fn open(data: &DataDir, place: Place) -> anyhow::Result<Kept> {
             let opened = Postgres::open(&url, postgres::PostgresOptions { instance: name, ..options }).await;
             let kept = Arc::new(opened.context("the database in DATABASE_URL")?);
             let whose = Whose::Elsewhere(kept.name().await.ok()); // Some do not allow the query.
-            Ok(Kept { store: kept.clone(), tokens: kept, what: "Postgres, from DATABASE_URL", whose, instance })
+            Ok(OpenStore { store: kept.clone(), tokens: kept, what: "Postgres, from DATABASE_URL", whose, instance })
         }
         Place::Sqlite(options) => {
             let dir = data.path().to_owned();
             let opened = tokio::task::spawn_blocking(move || Sqlite::open(&dir, &options));
             let kept = Arc::new(opened.await??);
             let (what, whose) = ("SQLite, in the data directory", Whose::Ours);
-            Ok(Kept { store: kept.clone(), tokens: kept, what, whose, instance: None })
+            Ok(OpenStore { store: kept.clone(), tokens: kept, what, whose, instance: None })
         }
     }
 }
@@ -129,7 +129,7 @@ impl Running {
     /// Starts a server on an opened store.
     pub async fn start_on(
         data: DataDir,
-        Kept { store, tokens, what, whose, instance }: Kept,
+        OpenStore { store, tokens, what, whose, instance }: OpenStore,
         config: &Config,
         at: &[ListenerConfig],
         stay: ServerLifetime,
@@ -194,7 +194,7 @@ impl Running {
 }
 
 /// Opens the data directory and the store. No chat runs yet, so a stop meanwhile has nothing to hand over.
-pub async fn prepare(config: &Config, keeps: Keeps) -> anyhow::Result<(DataDir, Kept)> {
+pub async fn prepare(config: &Config, keeps: Keeps) -> anyhow::Result<(DataDir, OpenStore)> {
     private::hide_from_other_processes();
     descriptors::raise();
     let data = DataDir::open(&config.data.value)?;
@@ -206,7 +206,7 @@ pub async fn prepare(config: &Config, keeps: Keeps) -> anyhow::Result<(DataDir, 
         }
         Keeps::Memory => {
             let kept = Arc::new(Memory::new());
-            Kept { store: kept.clone(), tokens: kept, what: "memory", whose: Whose::Ours, instance: None }
+            OpenStore { store: kept.clone(), tokens: kept, what: "memory", whose: Whose::Ours, instance: None }
         }
     };
     Ok((data, kept))

@@ -6,12 +6,12 @@ use std::io::{IsTerminal, Write};
 
 use everturn_server::wire::{AskKind, Body, Ended, Failure, Part, Standing, Status, View, When};
 
-use crate::client::{Client, News, Watch};
+use crate::client::{Client, Watch, WatchEvent};
 use crate::daemon::House;
 use crate::output::{self, Asides};
 use crate::process::signals::Ends;
 use crate::render::said;
-pub use told::{Lines, Told, Words};
+pub use told::{Lines, TurnOutput, Words};
 
 /// A turn that is followed.
 pub struct Turn {
@@ -54,7 +54,7 @@ impl Turn {
     pub async fn begin(house: &mut House, chat: &str, prompt: &str, asides: Asides) -> anyhow::Result<Self> {
         let mut watch = house.client.watch(chat);
         while watch.view().status.is_none() {
-            if let News::Lost(_) = watch.next().await? {
+            if let WatchEvent::Lost(_) = watch.next().await? {
                 house.settle_in().await?;
             }
         }
@@ -70,24 +70,24 @@ impl Turn {
     }
 
     /// Follows the turn to its end.
-    pub async fn follow(&mut self, house: &mut House, told: &mut impl Told) -> anyhow::Result<End> {
+    pub async fn follow(&mut self, house: &mut House, told: &mut impl TurnOutput) -> anyhow::Result<End> {
         let mut is_lost = false;
         loop {
             match self.watch.next().await? {
-                News::Events(events) => {
+                WatchEvent::Events(events) => {
                     told.events(&events)?;
                     // Only after all events were passed on: the view may be ahead of them.
                     if let Some(end) = self.asked.end(self.watch.view()) {
                         return Ok(end);
                     }
                 }
-                News::Lost(error) => {
+                WatchEvent::Lost(error) => {
                     if !std::mem::replace(&mut is_lost, true) {
                         self.asides.say(format_args!("{error}; reconnecting"));
                     }
                     house.settle_in().await?;
                 }
-                News::Back => {
+                WatchEvent::Back => {
                     is_lost = false;
                     self.asides.say("connected again");
                 }

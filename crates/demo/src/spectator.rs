@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::count::{tokens_in, words_in};
 use super::ledger::Shown;
-use everturn_frontend::client::{Client, News};
+use everturn_frontend::client::{Client, WatchEvent};
 
 /// How far a client has seen its chat come.
 #[derive(Debug, Clone, Copy, Default)]
@@ -129,15 +129,15 @@ impl Watching {
                 news = watch.next() => news?,
             };
             match news {
-                News::Events(events) => {
+                WatchEvent::Events(events) => {
                     events.iter().for_each(|event| self.take(event));
                     self.told.send_replace(progress(watch.view()));
                 }
-                News::Lost(_) => {
+                WatchEvent::Lost(_) => {
                     self.fault.get_or_insert(self.newest);
                     self.told.send_modify(|progress| progress.doing = Doing::Away);
                 }
-                News::Back => {}
+                WatchEvent::Back => {}
             }
         }
         let View { messages, status, .. } = watch.view().clone();

@@ -11,7 +11,7 @@ use everturn_core::delta::{AttemptBegan, Delta};
 use everturn_core::draft::Draft;
 use everturn_core::ids::ModelId;
 use everturn_core::message::Message;
-use everturn_providers::ServerAddress;
+use everturn_providers::ApiAddress;
 
 use crate::drive::step::OpenStep;
 use crate::tool::toolbox::Shelf;
@@ -37,7 +37,7 @@ impl Observers {
         began: &AttemptBegan,
         retract: &[Delta],
         step: &OpenStep,
-        server: Option<ServerAddress>,
+        server: Option<ApiAddress>,
     ) {
         self.meter.began(began, retract, step.draft.as_ref());
         self.spans.ask(chat, began, server);
@@ -49,7 +49,7 @@ impl Observers {
         &mut self,
         commit: &Commit<'_>,
         shelf: &Shelf,
-        server_of: impl Fn(&ModelId) -> Option<ServerAddress>,
+        server_of: impl Fn(&ModelId) -> Option<ApiAddress>,
         model: impl Fn() -> Option<ModelId>,
     ) {
         self.meter.committed(commit, shelf);

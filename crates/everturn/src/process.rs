@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use everturn_core::ids::{ChatId, ModelId};
 use everturn_providers::record::Recorder;
-use everturn_providers::{Provider, ServerAddress};
+use everturn_providers::{ApiAddress, Provider};
 use everturn_stores::{Lease, Store, StoreError, StoreExt as _, WriteError};
 use tokio::sync::Semaphore;
 use tokio::task::JoinError;
@@ -150,7 +150,7 @@ impl Shared {
     }
 
     /// The server that requests to a model go to, if they leave the process.
-    pub(crate) fn server_of(&self, model: &ModelId) -> Option<ServerAddress> {
+    pub(crate) fn server_of(&self, model: &ModelId) -> Option<ApiAddress> {
         self.providers.get(model.provider())?.server()
     }
 

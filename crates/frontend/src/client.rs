@@ -27,7 +27,7 @@ use crate::entropy;
 use backoff::Backoff;
 pub use error::ClientError;
 use error::cause;
-pub use watch::{News, Watch};
+pub use watch::{Watch, WatchEvent};
 
 /// Timeout for a whole answer.
 const ANSWER_MAX: Duration = Duration::from_secs(30);

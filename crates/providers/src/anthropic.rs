@@ -24,7 +24,7 @@ pub use decode::Messages;
 use crate::catalogue::{Card, Catalogue};
 use crate::endpoint::{Auth, BadEndpoint, Endpoint, NeedsKey, Usual};
 use crate::http::{Http, HttpCall};
-use crate::provider::{FrameStream, ModelFacts, Provider, ServerAddress};
+use crate::provider::{ApiAddress, FrameStream, ModelFacts, Provider};
 
 /// The conversation of a request in this wire format, for export to a file.
 #[must_use]
@@ -84,7 +84,7 @@ impl Provider for Anthropic {
         self.endpoint.provider()
     }
 
-    fn server(&self) -> Option<ServerAddress> {
+    fn server(&self) -> Option<ApiAddress> {
         Some(self.endpoint.server())
     }
 

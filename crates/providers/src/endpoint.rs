@@ -12,7 +12,7 @@ use reqwest::Url;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, InvalidHeaderValue};
 use secrecy::{ExposeSecret as _, SecretString};
 
-use crate::provider::ServerAddress;
+use crate::provider::ApiAddress;
 
 #[cfg(test)]
 mod tests;
@@ -270,9 +270,9 @@ impl Endpoint {
 
     /// Its host and port.
     #[must_use]
-    pub fn server(&self) -> ServerAddress {
+    pub fn server(&self) -> ApiAddress {
         let address = self.base.host_str().unwrap_or_default().to_owned();
-        ServerAddress { address, port: self.base.port_or_known_default().unwrap_or_default() }
+        ApiAddress { address, port: self.base.port_or_known_default().unwrap_or_default() }
     }
 
     /// The provider's name, in `provider/model` and in errors.

@@ -13,7 +13,7 @@ use reqwest::Method;
 use crate::catalogue::{Card, Catalogue};
 use crate::endpoint::{Auth, BadEndpoint, Endpoint, NeedsKey, Usual};
 use crate::http::{Http, HttpCall};
-use crate::provider::{FrameStream, ModelFacts, Provider, ServerAddress};
+use crate::provider::{ApiAddress, FrameStream, ModelFacts, Provider};
 
 mod classify;
 mod decode;
@@ -114,7 +114,7 @@ impl Provider for Gemini {
         self.endpoint.provider()
     }
 
-    fn server(&self) -> Option<ServerAddress> {
+    fn server(&self) -> Option<ApiAddress> {
         Some(self.endpoint.server())
     }
 

@@ -22,4 +22,4 @@ pub mod sse;
 mod tests;
 pub mod wire;
 
-pub use provider::{Frame, FrameStream, ModelFacts, Provider, ServerAddress};
+pub use provider::{ApiAddress, Frame, FrameStream, ModelFacts, Provider};

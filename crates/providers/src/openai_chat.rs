@@ -24,7 +24,7 @@ use crate::catalogue::{Card, Catalogue};
 use crate::endpoint::{BadEndpoint, Endpoint, Usual};
 use crate::http::{Http, HttpCall};
 use crate::openai;
-use crate::provider::{FrameStream, ModelFacts, Provider, ServerAddress};
+use crate::provider::{ApiAddress, FrameStream, ModelFacts, Provider};
 
 /// The conversation of a request in this wire format, for export to a file.
 #[must_use]
@@ -96,7 +96,7 @@ impl Provider for OpenAiChat {
         self.endpoint.provider()
     }
 
-    fn server(&self) -> Option<ServerAddress> {
+    fn server(&self) -> Option<ApiAddress> {
         Some(self.endpoint.server())
     }
 

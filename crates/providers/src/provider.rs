@@ -26,7 +26,7 @@ pub trait Provider: Send + Sync + 'static {
     }
 
     /// Where it is asked, for traces; none if no request leaves the process.
-    fn server(&self) -> Option<ServerAddress> {
+    fn server(&self) -> Option<ApiAddress> {
         None
     }
 
@@ -53,7 +53,7 @@ pub trait Provider: Send + Sync + 'static {
 
 /// The address of a provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ServerAddress {
+pub struct ApiAddress {
     /// Its host.
     pub address: String,
     /// Its port.

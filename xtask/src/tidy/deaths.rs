@@ -1,4 +1,4 @@
-//! Nobody who installs the program gets the places at which it dies on purpose, or a daemon that lies on purpose.
+//! The installed program has no place at which it dies on purpose, and no daemon that lies on purpose.
 
 use super::Violation;
 

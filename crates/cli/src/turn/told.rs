@@ -10,7 +10,7 @@ use crate::render::{duration, recovered, said};
 use crate::terminal::visible;
 
 /// A receiver of the events of a turn.
-pub trait Told {
+pub trait TurnOutput {
     /// Receives events that belong together.
     fn events(&mut self, events: &[Event]) -> io::Result<()>;
 }
@@ -150,7 +150,7 @@ impl<W: Write> Words<W> {
     }
 }
 
-impl<W: Write> Told for Words<W> {
+impl<W: Write> TurnOutput for Words<W> {
     fn events(&mut self, events: &[Event]) -> io::Result<()> {
         for event in events {
             match event {
@@ -199,7 +199,7 @@ impl<W: Write> Lines<W> {
     }
 }
 
-impl<W: Write> Told for Lines<W> {
+impl<W: Write> TurnOutput for Lines<W> {
     fn events(&mut self, events: &[Event]) -> io::Result<()> {
         events.iter().try_for_each(|event| self.line(event.name(), event))
     }

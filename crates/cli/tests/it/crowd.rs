@@ -116,7 +116,7 @@ impl Guest {
         self.client.request(method, format!("{base}{}{path}", self.chat)).bearer_auth(&self.token)
     }
 
-    /// Somebody has moved, or nobody has and it was bad luck.
+    /// Waits for a server to change its address, a moment at most: the failure may have been chance.
     async fn look_again(&mut self) {
         let _ = timeout(LOOK_AGAIN, self.servers.changed()).await;
     }

@@ -29,8 +29,7 @@ fn asked(url: &str, sql: &str) -> String {
     psql(url, sql).unwrap().trim().to_owned()
 }
 
-/// Whoever only looks makes no table, brings none up to date, and is no worker that others would have to wait
-/// for.
+/// A command that only reads creates and migrates no table, and registers no worker that others would wait for.
 #[tokio::test]
 async fn looking_writes_nothing() {
     const TABLES: &str = "SELECT count(*) FROM pg_tables WHERE schemaname = current_schema()";

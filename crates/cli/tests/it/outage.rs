@@ -178,7 +178,7 @@ async fn be_gone(gone: Gone, house: &House, daemons: [&Daemon; 2], mut late: Gue
     assert_eq!((reply(&view), view.messages.len()), (words(20), 2));
 }
 
-/// Whoever talks when the database goes is answered when it is back, every word once. Tools that must not run
+/// A turn that runs when the database goes is finished when it is back, every word once. Tools that must not run
 /// twice do not.
 async fn is_outlived(gone: Gone) {
     let house = House::build().await;

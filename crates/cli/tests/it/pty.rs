@@ -77,7 +77,7 @@ impl Terminal {
         self.scroll.screen().contents()
     }
 
-    /// The same, with single spaces between words, however they were broken into lines.
+    /// All text on the screen, with single spaces between words, however they were broken into lines.
     pub fn words(&self) -> String {
         self.all().split_whitespace().collect::<Vec<_>>().join(" ")
     }

@@ -17,8 +17,8 @@ use crate::reader::{Reader, reply, rests};
 
 /// How long a turn may stand still when its server is gone and the database cannot tell.
 const TAKEOVER_MAX: Duration = Duration::from_secs(20);
-/// The same when the database can tell, on a machine that has other things to do; alone it is a second and a
-/// half.
+/// How long another server may take when the database can tell, on a busy machine; on an idle one it is a second
+/// and a half.
 const NOTICED_MAX: Duration = Duration::from_secs(8);
 const MODEL: &str = "understudy/numbered";
 

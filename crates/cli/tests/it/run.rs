@@ -143,7 +143,7 @@ async fn a_piped_chat_tells_what_went_wrong_first() {
     stage.server.stop().await;
 }
 
-/// Who lists or exports chats only looks: a turn that was under way when its daemon was killed stays where it
+/// Listing and exporting chats only read: a turn that was under way when its daemon was killed stays where it
 /// was.
 #[tokio::test]
 async fn looking_carries_nothing_on() {
@@ -297,8 +297,7 @@ async fn tokens_are_made_and_taken_back() {
     assert_eq!(listed().await, Some(1));
 }
 
-/// Whoever revoked the first token starts the daemon all the same, where every pod has it from one secret as
-/// well: it says how to come to a new one, other tokens are good, and a command without one is told which it
+/// A daemon whose first token was revoked starts all the same, also where every pod has it from one secret: it says how to come to a new one, other tokens are good, and a command without one is told which it
 /// had.
 #[tokio::test]
 async fn a_first_token_that_was_revoked_stops_no_start() {

@@ -235,7 +235,7 @@ fn observe_begin(
     session: &mut ChatSession,
     began: &AttemptBegan,
     retract: &[Delta],
-    server: Option<everturn_providers::ServerAddress>,
+    server: Option<everturn_providers::ApiAddress>,
 ) {
     let ChatSession { chat, step, observers, .. } = session;
     observers.attempt_began(chat, began, retract, step, server);

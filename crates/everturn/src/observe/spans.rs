@@ -11,7 +11,7 @@ use everturn_core::draft::Draft;
 use everturn_core::fact::{AttemptOutcome, AttemptRecord, Fact};
 use everturn_core::ids::{CallUid, ModelId};
 use everturn_core::message::{Body, CallVerdict, Reply, Stop};
-use everturn_providers::ServerAddress;
+use everturn_providers::ApiAddress;
 use tracing::field::Empty;
 use tracing::{Span, info_span};
 
@@ -40,14 +40,14 @@ impl Spans {
     }
 
     /// An attempt begins.
-    pub(crate) fn ask(&mut self, chat: &Chat, began: &AttemptBegan, server: Option<ServerAddress>) {
+    pub(crate) fn ask(&mut self, chat: &Chat, began: &AttemptBegan, server: Option<ApiAddress>) {
         let span = self.attempt(chat, &began.model, server);
         span.record("everturn.attempt.number", i64::from(began.number));
         span.record("everturn.attempt.rung", began.rung.label());
         self.attempt = Some(span);
     }
 
-    fn attempt(&self, chat: &Chat, model: &ModelId, server: Option<ServerAddress>) -> Span {
+    fn attempt(&self, chat: &Chat, model: &ModelId, server: Option<ApiAddress>) -> Span {
         let span = info_span!(
             target: TARGET,
             parent: self.turn(),
@@ -74,7 +74,7 @@ impl Spans {
             everturn.attempt.rung = Empty,
             everturn.usage.estimated = Empty,
         );
-        if let Some(ServerAddress { address, port }) = server {
+        if let Some(ApiAddress { address, port }) = server {
             span.record("server.address", address);
             span.record("server.port", i64::from(port));
         }
@@ -117,7 +117,7 @@ impl Spans {
         &mut self,
         before: &Chat,
         facts: &[Fact],
-        server_of: impl Fn(&ModelId) -> Option<ServerAddress>,
+        server_of: impl Fn(&ModelId) -> Option<ApiAddress>,
     ) {
         for fact in facts {
             match fact {

@@ -258,7 +258,7 @@ async fn damaged_rows_are_noticed() {
 async fn end(mut saga: Saga) {
     let mut mortal = saga.start(None);
     finish(&mut saga, &mut mortal);
-    saga.is_complete().await;
+    saga.check_complete().await;
 }
 
 /// Lets a process send some more and do everything that is left.

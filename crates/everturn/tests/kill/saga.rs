@@ -263,7 +263,7 @@ impl Saga {
     }
 
     /// Checks what must hold at the end: every message was answered in full, every number once.
-    pub async fn is_complete(&mut self) {
+    pub async fn check_complete(&mut self) {
         self.check().await;
         if !self.stepping_in.is_empty() {
             return self.inputs.are_done(); // What was stopped or said together has fewer answers.

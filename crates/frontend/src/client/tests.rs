@@ -94,12 +94,12 @@ async fn a_stream_reconnects_with_its_cursor_and_yields_each_event_once() {
     let mut told = Vec::new();
     let error = loop {
         match watch.next().await {
-            Ok(News::Events(events)) => told.extend(events.iter().map(|event| match event {
+            Ok(WatchEvent::Events(events)) => told.extend(events.iter().map(|event| match event {
                 Event::Delta(delta) => delta.n.to_string(),
                 other => other.name().to_owned(),
             })),
-            Ok(News::Lost(_)) => told.push("lost".into()),
-            Ok(News::Back) => told.push("back".into()),
+            Ok(WatchEvent::Lost(_)) => told.push("lost".into()),
+            Ok(WatchEvent::Back) => told.push("back".into()),
             Err(error) => break error,
         }
     };
@@ -133,7 +133,7 @@ async fn a_stream_may_be_cut_at_every_byte() {
         });
         let mut watch = Client::new(base.parse().unwrap(), "t".into()).watch("c");
         while watch.view().draft.as_ref().is_none_or(|draft| draft.n < 3) {
-            assert!(matches!(watch.next().await.unwrap(), News::Events(_)));
+            assert!(matches!(watch.next().await.unwrap(), WatchEvent::Events(_)));
         }
         let draft = watch.view().draft.as_ref().unwrap();
         let everturn_server::wire::Part::Text(text) = &draft.parts[0] else { panic!("{draft:?}") };

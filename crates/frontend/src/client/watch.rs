@@ -29,7 +29,7 @@ pub struct Watch {
 
 /// What is new about a chat.
 #[derive(Debug)]
-pub enum News {
+pub enum WatchEvent {
     /// Events that belong together, already folded into the view. Each comes once.
     Events(Vec<Event>),
     /// The connection is lost and is being retried. Reported after every try: the daemon's successor may have
@@ -109,7 +109,7 @@ impl Watch {
     ///
     /// # Errors
     /// The chat cannot be watched any more: it was deleted, or the token is not valid.
-    pub async fn next(&mut self) -> Result<News, ClientError> {
+    pub async fn next(&mut self) -> Result<WatchEvent, ClientError> {
         loop {
             if let Some(at) = self.not_before {
                 sleep_until(at).await;
@@ -128,10 +128,10 @@ impl Watch {
             if let Some(events) = connection.ready.pop_front() {
                 if std::mem::take(&mut self.is_lost) {
                     connection.ready.push_front(events);
-                    return Ok(News::Back);
+                    return Ok(WatchEvent::Back);
                 }
                 self.backoff = Backoff::default();
-                return Ok(News::Events(events));
+                return Ok(WatchEvent::Events(events));
             }
             let read = connection.response.chunk().await;
             if let Some(news) = self.take(read.map(|bytes| bytes.map(Vec::from))) {
@@ -163,7 +163,7 @@ impl Watch {
     }
 
     /// Processes bytes from the connection; returns news if it is lost.
-    fn take(&mut self, read: reqwest::Result<Option<Vec<u8>>>) -> Option<News> {
+    fn take(&mut self, read: reqwest::Result<Option<Vec<u8>>>) -> Option<WatchEvent> {
         let Self { connection: Some(Connection { decoder, half, ready, .. }), follower, .. } = self else {
             return None;
         };
@@ -189,15 +189,15 @@ impl Watch {
     }
 
     /// The stream has ended in good order: reconnect at once, unless that was tried just now.
-    fn cut(&mut self) -> Option<News> {
+    fn cut(&mut self) -> Option<WatchEvent> {
         self.connection = None;
         self.not_before = Some(Instant::now() + self.backoff.next());
         None
     }
 
-    fn lost(&mut self, error: ClientError) -> News {
+    fn lost(&mut self, error: ClientError) -> WatchEvent {
         self.cut();
         self.is_lost = true;
-        News::Lost(error)
+        WatchEvent::Lost(error)
     }
 }

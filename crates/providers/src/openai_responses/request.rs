@@ -212,7 +212,7 @@ impl Input<'_> {
             None if sealed.text.is_empty() => {}
             None => item["summary"] = json!([{"type": "summary_text", "text": sealed.text}]),
         }
-        if self.is_new(&item) {
+        if self.note_new(&item) {
             self.items.push(item);
         }
     }
@@ -223,7 +223,7 @@ impl Input<'_> {
         for (key, value) in own(&call.meta, self.provider).into_iter().flatten() {
             item[key] = value.clone();
         }
-        if !self.is_new(&item) {
+        if !self.note_new(&item) {
             item.as_object_mut().map(|item| item.remove("id"));
         }
         self.items.push(item);
@@ -246,13 +246,13 @@ impl Input<'_> {
 
     fn hosted(&mut self, result: &HostedResult) {
         let item = own(&result.meta, self.provider).filter(|item| item.contains_key("type"));
-        if let Some(item) = item.map(|item| Value::Object(item.clone())).filter(|item| self.is_new(item)) {
+        if let Some(item) = item.map(|item| Value::Object(item.clone())).filter(|item| self.note_new(item)) {
             self.items.push(item);
         }
     }
 
-    /// Whether no item of this id is in yet; notes that one is.
-    fn is_new(&mut self, item: &Value) -> bool {
+    /// Notes that an item of this id is in, and returns whether it is the first.
+    fn note_new(&mut self, item: &Value) -> bool {
         item["id"].as_str().is_none_or(|id| self.used.insert(id.to_owned()))
     }
 }

@@ -1,4 +1,4 @@
-//! The same bytes, written with nothing around them.
+//! The floor: the bytes that a store writes, written with nothing around them.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -46,7 +46,7 @@ impl<S: Store> Witness<S> {
         Self { store, lease, stage, limits: tiny_limits(), calls: BTreeMap::new() }
     }
 
-    /// The same, with a turn under way.
+    /// A witness of a chat with a turn under way.
     pub async fn in_a_turn(store: &Arc<S>, number: u128) -> Self {
         let mut witness = Self::new(store, number).await;
         witness.say("hello").await;
@@ -63,7 +63,7 @@ impl<S: Store> Witness<S> {
         self.submit_as(None, command).await
     }
 
-    /// The same, under the sender's name for it.
+    /// Submits a command under an idempotency key.
     pub async fn submit_as(&mut self, key: Option<&str>, command: Command) -> Result<InboxSeq, Refusal> {
         let submission = Submission { command: command.clone(), key: key.map(Into::into), at: self.stage.now };
         let stored = self.store.submit(self.chat(), submission, &self.limits).await;

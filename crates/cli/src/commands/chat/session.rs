@@ -18,7 +18,7 @@ use super::live::{Around, live, open_calls};
 use super::order::{Order, Outcome, carry_out};
 use super::outbox::Outbox;
 use super::story::{Story, is_busy};
-use crate::client::{ClientError, News, Watch};
+use crate::client::{ClientError, Watch, WatchEvent};
 use crate::clock;
 use crate::config::AGENT;
 use crate::daemon::House;
@@ -190,7 +190,7 @@ impl Session {
 
     async fn news(&mut self, news: Result<News, ClientError>) -> anyhow::Result<()> {
         match news? {
-            News::Events(events) => {
+            WatchEvent::Events(events) => {
                 let is_first = !self.story.is_begun();
                 let Some(watch) = &self.watch else { return Ok(()) };
                 if events.iter().any(|event| matches!(event, Event::Rewound(_))) {
@@ -205,13 +205,13 @@ impl Session {
                 self.since = if self.is_busy() { self.since.or_else(|| Some(Instant::now())) } else { None };
                 self.show_asks();
             }
-            News::Lost(error) => {
+            WatchEvent::Lost(error) => {
                 self.lost = Some(error.to_string());
                 if let Err(error) = self.house.settle_in().await {
                     self.lost = Some(format!("{error:#}"));
                 }
             }
-            News::Back => self.lost = None,
+            WatchEvent::Back => self.lost = None,
         }
         Ok(())
     }

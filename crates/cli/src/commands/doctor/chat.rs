@@ -12,7 +12,7 @@ use everturn::stores::{CallRecord, ChatSnapshot, Lease, Store, StoreExt as _};
 
 use super::{Doctor, Health, count, tell, tell_changes};
 use crate::find_chat::find_kept;
-use crate::offline_store::Kept;
+use crate::offline_store::OfflineStore;
 use crate::terminal::visible;
 
 /// Prints the flaws of a chat, and repairs it with `--fix`.
@@ -21,7 +21,7 @@ pub(super) async fn check(doctor: &Doctor, piece: &str, out: &mut impl Write) ->
     let chat = find_kept(&kept, piece).await?;
     writeln!(out, "chat {chat}: {}", visible::line(&kept.heading(chat).await?.title, 60))?;
     let mut health = Health::Good;
-    if let Kept::Ours(inspection) = &kept {
+    if let OfflineStore::Ours(inspection) = &kept {
         for trouble in inspection.defects(chat)? {
             writeln!(out, "  {}", visible::line(&trouble.to_string(), 200))?;
             health = health.and(Health::of(trouble.is_harmless()));

@@ -11,7 +11,7 @@ use everturn::stores::sqlite::SqliteInspection;
 
 use super::chat::{examined, mend};
 use super::{Doctor, Health, count};
-use crate::offline_store::Kept;
+use crate::offline_store::OfflineStore;
 use crate::output;
 use crate::terminal::visible;
 
@@ -22,12 +22,12 @@ const NAMED_LEN_MAX: usize = 3;
 pub(super) async fn check(doctor: &Doctor, out: &mut impl Write) -> anyhow::Result<Health> {
     let mut kept = doctor.place.look().await?;
     let mut health = match &mut kept {
-        Kept::Ours(inspection) => {
+        OfflineStore::Ours(inspection) => {
             let dir = doctor.place.dir()?;
             writeln!(out, "data directory {}", dir.display())?;
             privacy(doctor, &dir, out)?.and(file(inspection, out)?)
         }
-        Kept::Shared(_) => {
+        OfflineStore::Shared(_) => {
             writeln!(out, "the database in DATABASE_URL")?;
             Health::Good
         }
@@ -82,9 +82,9 @@ enum Found {
     Beyond,
 }
 
-async fn look(kept: &Kept, chat: ChatId, out: &mut impl Write) -> anyhow::Result<(usize, Found)> {
+async fn look(kept: &OfflineStore, chat: ChatId, out: &mut impl Write) -> anyhow::Result<(usize, Found)> {
     let mut found = Found::Good;
-    if let Kept::Ours(inspection) = kept {
+    if let OfflineStore::Ours(inspection) = kept {
         // One unreadable chat does not stop the check of the others.
         let troubles = match inspection.defects(chat) {
             Ok(troubles) => troubles,

@@ -181,7 +181,7 @@ impl Export {
     /// The next piece; `None` at the end.
     async fn next(&mut self) -> Result<Option<String>, Problem> {
         self.room = ResponsePermit::default(); // The previous piece is sent.
-        self.is_allowed().await?;
+        self.check_token().await?;
         self.room = self.app.answers.wait(PAGE_BYTES).await;
         loop {
             let (piece, place) = match std::mem::replace(&mut self.place, ExportStage::End) {
@@ -206,7 +206,7 @@ impl Export {
     }
 
     /// Checks the token again: a slow client may take hours over a long chat, and the token may be revoked meanwhile.
-    async fn is_allowed(&mut self) -> Result<(), Problem> {
+    async fn check_token(&mut self) -> Result<(), Problem> {
         if Instant::now() < self.pass.recheck {
             return Ok(());
         }

@@ -85,7 +85,7 @@ impl<T> TimedConnection<T> {
     }
 
     /// Whether a head is not complete in time.
-    fn is_late(&mut self, context: &mut Context<'_>) -> bool {
+    fn poll_late(&mut self, context: &mut Context<'_>) -> bool {
         let Some((begun, deadline)) = &mut self.head else { return false };
         if self.work.awaited() != Some(*begun) {
             self.head = None;
@@ -103,7 +103,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for TimedConnection<T> {
             self.heard();
         }
         match polled {
-            Poll::Pending if self.is_late(context) => {
+            Poll::Pending if self.poll_late(context) => {
                 Poll::Ready(Err(Error::new(ErrorKind::TimedOut, "the client sent no complete request head in time")))
             }
             polled => polled,

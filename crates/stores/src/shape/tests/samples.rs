@@ -144,7 +144,7 @@ pub(super) fn journals(odd: &str) -> Vec<Vec<JournalRow>> {
     rows.iter().map(|row| vec![row.clone()]).chain([rows.clone(), Vec::new()]).collect()
 }
 
-/// The same, of chats that share a text: by themselves, and all together.
+/// Appends of chats that share a text: one by one, and all together.
 pub(super) fn appends(odd: &str) -> Vec<Appends> {
     let journals = || journals(odd).into_iter().filter(|rows| !rows.is_empty());
     let chats = [1, 4_096, i64::MAX].into_iter().cycle();

@@ -4,6 +4,7 @@
 //! its front, a few hundred at a time; live ones there are first copied to the end. So a long answer never keeps dead
 //! rows of other chats, and copying costs no more than was gained. Trimming late, or never, does no harm.
 
+// tidy: allow(checkpoint) because SQLite calls it so: moving the write-ahead log into the database file
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 

@@ -3,6 +3,7 @@
 //! No caller waits for either, so the writer does not run them. A sync does not wait for a long checkpoint either: it
 //! limits how much a power cut can take.
 
+// tidy: allow(checkpoint) because SQLite calls it so: moving the write-ahead log into the database file
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

@@ -4,6 +4,7 @@
 //! hundreds of jobs share a sync. Jobs are answered once the transaction is durable. A transaction that fails is split
 //! and its jobs are tried one by one, so that one bad job does not fail the others.
 
+// tidy: allow(checkpoint) because SQLite calls it so: moving the write-ahead log into the database file
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;

@@ -34,7 +34,7 @@ fn taking(queue: &Arc<Queue>) -> JoinHandle<Option<usize>> {
     spawn(move || queue.take(clock::now()).map(|jobs| jobs.len()))
 }
 
-/// The same, once it waits.
+/// A task that takes from the queue, once it waits.
 async fn waiting(queue: &Arc<Queue>, what_for: WriterState) -> JoinHandle<Option<usize>> {
     let taken = taking(queue);
     while queue.lock().writer != what_for {
