@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use everturn::core::delta::{Delta, GenerationHandle};
 use everturn::core::error::ProviderError;
 use everturn::core::prompt::Request;
-use everturn::providers::{Frame, FrameStream, ModelFacts, Provider, ServerAddress};
+use everturn::providers::{ApiAddress, Frame, FrameStream, ModelFacts, Provider};
 use futures_util::StreamExt as _;
 
 const VARIABLE: &str = "EVERTURN_SABOTAGE";
@@ -56,7 +56,7 @@ impl<P: Provider> Provider for Lossy<P> {
         self.0.name()
     }
 
-    fn server(&self) -> Option<ServerAddress> {
+    fn server(&self) -> Option<ApiAddress> {
         self.0.server()
     }
 
