@@ -7,6 +7,7 @@ use everturn::core::context::CompactionThreshold;
 use everturn::core::limits::Limits;
 use everturn::core::message::{File, Meta, Part, Stop};
 use everturn::core::prompt::Request;
+use everturn::stores::SubmitError;
 use everturn_understudy::{Script, Understudy, call, refuse, script, stop, text};
 use expect_test::expect;
 use serde_json::json;
@@ -366,8 +367,11 @@ async fn a_small_window_is_not_filled_by_what_was_too_long() {
         stage.run(&long(40_000)).await;
         assert!(matches!(stage.ended().await, TurnEnd::Failed(_)), "{known:?}, {before} before");
         if before > 0 {
-            stage.chat.compact().await.unwrap();
-            stage.ended().await;
+            match stage.chat.compact().await {
+                Ok(_) => drop(stage.ended().await),
+                Err(SubmitError::NothingToCompact) => {} // The turn that failed had the summary made.
+                Err(error) => panic!("{error}"),
+            }
             assert!(stage.understudy.requests().iter().any(asks_summary), "{known:?}");
         }
         for newest in ["Forget that.", "Who are you?", "Where?"] {
