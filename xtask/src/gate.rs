@@ -37,6 +37,8 @@ pub enum Step {
     Features,
     /// Documentation.
     Doc,
+    /// The library crates as a registry would get them.
+    Package,
     /// Licences, sources and known holes of what we depend on.
     Deny,
     /// All tests but those in documentation.
@@ -52,8 +54,17 @@ type Outcome = Result<Option<String>>;
 
 impl Step {
     /// All of them, in the order they run.
-    pub const ALL: &[Self] =
-        &[Self::Fmt, Self::Tidy, Self::Clippy, Self::Features, Self::Doc, Self::Deny, Self::Nextest, Self::Doctest];
+    pub const ALL: &[Self] = &[
+        Self::Fmt,
+        Self::Tidy,
+        Self::Clippy,
+        Self::Features,
+        Self::Doc,
+        Self::Package,
+        Self::Deny,
+        Self::Nextest,
+        Self::Doctest,
+    ];
 
     /// What a developer runs before each commit.
     pub const QUICK: &[Self] = &[Self::Fmt, Self::Tidy, Self::Clippy, Self::Quick];
@@ -66,6 +77,7 @@ impl Step {
             Self::Clippy => "clippy",
             Self::Features => "features",
             Self::Doc => "doc",
+            Self::Package => "package",
             Self::Deny => "deny",
             Self::Nextest => "nextest",
             Self::Quick => "quick",
@@ -83,6 +95,10 @@ impl Step {
                 "cargo clippy -p everturn -p everturn-stores --no-default-features -- -D warnings, and with each store"
             }
             Self::Doc => "RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --all-features",
+            Self::Package => {
+                "cargo package --offline --no-verify --allow-dirty --exclude-lockfile -p everturn-core -p everturn-providers \
+                 -p everturn-stores -p everturn-understudy -p everturn -p everturn-server"
+            }
             Self::Deny => "cargo deny check",
             Self::Nextest => "cargo nextest run --workspace --all-features --profile ci",
             Self::Quick => "cargo nextest run --workspace --all-features --profile quick",
@@ -96,14 +112,15 @@ impl Step {
             Self::Deny => deny(root),
             Self::Nextest | Self::Quick => nextest(root, self),
             Self::Features => features(root),
-            Self::Fmt | Self::Clippy | Self::Doctest => {
+            Self::Fmt | Self::Clippy | Self::Package | Self::Doctest => {
                 // What is shown is what is run: none of these has an argument with a space.
                 cargo(root, self.about().split(' ').skip(1))
             }
             Self::Doc => {
                 let mut command = workspace::cargo(root);
                 command.env("RUSTDOCFLAGS", "-D warnings");
-                finish(command.args(["doc", "--workspace", "--no-deps", "--all-features"]))
+                finish(command.args(["doc", "--workspace", "--no-deps", "--all-features"]))?;
+                book(root)
             }
         }
     }
@@ -157,6 +174,16 @@ fn summary(done: &[(Step, Elapsed, String)]) {
     for (step, took, note) in done {
         eprintln!("{}", format!("{:<8} ok in {took:<12} {note}", step.name(), took = took.to_string()).trim_end());
     }
+}
+
+/// Builds the book where mdbook is installed. It warns of what it cannot render, and that is a failure here.
+fn book(root: &Path) -> Outcome {
+    let built = Command::new("mdbook").args(["build", "docs"]).current_dir(root).stdin(Stdio::null()).output();
+    let Ok(built) = built else { return Ok(Some("without the book: mdbook is not installed".to_owned())) };
+    let said = String::from_utf8_lossy(&built.stderr);
+    let is_clean = built.status.success() && !["WARN", "ERROR"].iter().any(|level| said.contains(level));
+    anyhow::ensure!(is_clean, "mdbook build docs: {said}");
+    Ok(None)
 }
 
 /// The workspace builds everything with all features together, and so never what a program gets that wants one of them.
