@@ -266,8 +266,8 @@ async fn a_damaged_chat_is_set_aside_and_others_go_on() {
             daemon.answer(Method::POST, &format!("{chat}/messages"), &json!({"text": "count to 3"})).await;
         (status.as_u16(), answer["type"].as_str().unwrap_or_default().to_owned())
     };
-    assert_eq!(send(&damaged).await.0, 202, "nobody has looked at it yet");
-    daemon.until_logged("the chat is damaged").await;
+    assert_eq!(send(&damaged).await.0, 202, "it was not read yet");
+    daemon.until_logged("chat damaged").await;
     assert_eq!(send(&damaged).await, (500, "urn:everturn:problem:damaged".into()));
     let (status, problem) = daemon.answer(Method::GET, &format!("{damaged}/messages"), &json!({})).await;
     assert_eq!(status.as_u16(), 500);
