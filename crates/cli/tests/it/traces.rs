@@ -8,7 +8,7 @@ use everturn::core::delta::Delta;
 use everturn::core::error::{Cause, ErrorKind, ProviderError};
 use everturn::core::message::{Meta, Stop};
 use everturn::core::prompt::Request;
-use everturn::providers::{FrameStream, ModelFacts, Provider, ServerAddress};
+use everturn::providers::{ApiAddress, FrameStream, ModelFacts, Provider};
 use everturn::{Agent, Engine, ToolContext, ToolError, tool};
 use everturn_understudy::{Cue, Understudy, call, fail, response_id, script, stop, text, usage};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
@@ -82,8 +82,8 @@ impl Provider for Placed {
         self.0.name()
     }
 
-    fn server(&self) -> Option<ServerAddress> {
-        Some(ServerAddress { address: "models.example".into(), port: 443 })
+    fn server(&self) -> Option<ApiAddress> {
+        Some(ApiAddress { address: "models.example".into(), port: 443 })
     }
 
     fn facts(&self, model: &str) -> ModelFacts {

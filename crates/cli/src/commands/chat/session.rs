@@ -188,7 +188,7 @@ impl Session {
         Ok(())
     }
 
-    async fn news(&mut self, news: Result<News, ClientError>) -> anyhow::Result<()> {
+    async fn news(&mut self, news: Result<WatchEvent, ClientError>) -> anyhow::Result<()> {
         match news? {
             WatchEvent::Events(events) => {
                 let is_first = !self.story.is_begun();
@@ -408,7 +408,7 @@ fn is_closed(error: &anyhow::Error) -> bool {
     code == Some(rustix::io::Errno::IO.raw_os_error())
 }
 
-async fn next(watch: &mut Option<Watch>) -> Result<News, ClientError> {
+async fn next(watch: &mut Option<Watch>) -> Result<WatchEvent, ClientError> {
     match watch {
         Some(watch) => watch.next().await,
         None => std::future::pending().await,
