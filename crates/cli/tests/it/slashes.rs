@@ -154,7 +154,7 @@ async fn a_chat_is_given_another_model() {
     terminal.keys("/model elsewhere/one\r").await;
     terminal.has("elsewhere/one is not offered; choose one of: understudy/drill, understudy/numbered").await;
     terminal.keys("/model agent\r").await;
-    terminal.has("this chat asks the model of the agent default").await;
+    terminal.has("This chat uses the model of the agent default from its next turn on.").await;
     let chats = daemon.get("/v1/chats").await;
     let chat = daemon.get(&format!("/v1/chats/{}", chats["chats"][0]["id"].as_str().unwrap())).await;
     assert_eq!(chat.get("model"), None);

@@ -92,7 +92,7 @@ async fn a_warning_has_the_name_of_its_request() {
     let answer = said.json(&json!({"text": "count to 3"})).send().await.unwrap();
     assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
     let of_requests =
-        std::iter::from_fn(|| warnings.try_recv().ok()).filter(|line| line.message.contains("not available"));
+        std::iter::from_fn(|| warnings.try_recv().ok()).filter(|line| line.message.contains("unavailable"));
     let named = of_requests.map(|line| (line.message, line.inside)).collect::<Vec<_>>();
     assert_eq!(named, [("store unavailable; answered 503".to_owned(), Some("kelp-7".to_owned()))]);
     stage.server.stop().await;

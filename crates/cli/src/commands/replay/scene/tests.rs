@@ -134,14 +134,14 @@ fn a_chat_is_told_as_it_happened() {
         3600 4 < Paid it.␍
         4000   · interrupted after 400 ms, 0 tokens, about $0.000007
         4000   · joined at byte 4: 2 repeated bytes left out, 0 put in
-        4000   · a call of look was cut off and taken back
-        4000   · a person stopped it; what was shown is kept
-        5000 5 (told the model: Hurry.)
+        4000   · a call of look was cut off and retracted
+        4000   · interrupted by the user; the text so far is kept
+        5000 5 (note to the model: Hurry.)
         6000 6 = summary in 1 min 10 s: All paid.
         7000   · step 3, attempt 1: a/one
         7400   · broke: reset (overloaded) after 400 ms, 0 tokens, $0.000005
         8900 7 < → 4.0 pay␛ {"to": "me"}
-        9000   · it broke and could not be recovered; what was shown is kept
+        9000   · it broke and could not be recovered; the text so far is kept
         9500 8 ← 4.0 pay outcome not known: paid twice
         9500   · 5 attempts, 0 tokens, $0.000028
     "#]]
