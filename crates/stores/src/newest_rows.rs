@@ -38,6 +38,7 @@ impl NewestRows {
     }
 
     /// Puts an append in front of the others, over the limits too: after a start, until the draft continues.
+    #[cfg(feature = "sqlite")]
     pub(crate) fn push_front(&mut self, rows: Arc<[JournalRow]>) {
         let append = self.counted(rows);
         self.appends.push_front(append);
