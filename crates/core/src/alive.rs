@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use crate::chat::Chat;
+use crate::chat::{CallState, Chat};
 use crate::fact::Fact;
 use crate::ids::Timestamp;
 use crate::message::Body;
@@ -57,9 +57,14 @@ impl AliveSpans {
                     }
                     added.count(row.began, row.began + row.took);
                 }
+                Fact::Rested { call, at, .. } | Fact::Asked { call, at, .. } => {
+                    if let Some(CallState::Started { at: began, .. }) = before.call_state(*call) {
+                        added.count(began, *at);
+                    }
+                }
                 Fact::Said(message, _) => {
                     if let Body::Result(result) = &message.body
-                        && let Some((began, took)) = result.ran()
+                        && let Some((began, took)) = before.ran_here(result)
                     {
                         added.count(began, began + took);
                     }
@@ -91,12 +96,13 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::chat::{RetryWait, StepAttempts, TranscriptTail, Turn};
+    use crate::budget;
+    use crate::chat::{Effect, OpenCall, RetryWait, StepAttempts, TranscriptTail, Turn};
     use crate::cost::{Spend, Tally};
     use crate::error::ErrorKind;
     use crate::fact::{AttemptOutcome, AttemptPurpose, AttemptRecord};
     use crate::ids::{CallUid, ChatId, MessageId, StepId};
-    use crate::message::{CallResult, CallVerdict, Message, Meta, Output};
+    use crate::message::{Call, CallResult, CallVerdict, Message, Meta, Output};
 
     fn attempt(began: i64, took: u64) -> Fact {
         let row = AttemptRecord {
@@ -155,6 +161,21 @@ mod tests {
         );
         assert_eq!(sum(&chat(0, None), &[tool(150, 450)]), 300);
         assert_eq!(sum(&Chat::new(ChatId::new(Timestamp(1), 1), "", ""), &[attempt(1, 2)]), 0, "without a turn");
+    }
+
+    /// A call that goes on elsewhere counts until it rests, and not again when its result comes.
+    #[test]
+    fn work_that_goes_on_elsewhere_does_not_count() {
+        let uid = CallUid { step: StepId(1), ordinal: 0 };
+        let started = CallState::Started { effect: Effect::Once, at: Timestamp(150) };
+        let open = OpenCall::new(&Call::new(uid, "look", "{}"), started);
+        let mut chat = Chat { calls: vec![open], ..chat(0, None) };
+        let look_at = Timestamp(500);
+        let rested = Fact::Rested { call: uid, handle: "1".into(), at: Timestamp(180), look_at, misses: 0 };
+        assert_eq!(sum(&chat, std::slice::from_ref(&rested)), 30);
+        chat.apply(&[rested]);
+        assert_eq!(sum(&chat, &[tool(150, 90_000)]), 0);
+        assert!(budget::used(&chat, &[tool(150, 90_000)]).is_empty(), "nor does a budget of time");
     }
 
     #[test]

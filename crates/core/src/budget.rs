@@ -95,7 +95,7 @@ pub fn used(before: &Chat, facts: &[Fact]) -> BTreeMap<Day, BudgetUse> {
             Fact::Said(message, _) if before.turn.is_some() => match &message.body {
                 Body::Reply(_) => Some((message.at, BudgetUse { steps: 1, ..BudgetUse::default() })),
                 Body::Result(result) => {
-                    result.ran().map(|(began, time)| (began, BudgetUse { time, ..BudgetUse::default() }))
+                    before.ran_here(result).map(|(began, time)| (began, BudgetUse { time, ..BudgetUse::default() }))
                 }
                 Body::User(_) | Body::Context(_) | Body::Summary(_) => None,
             },

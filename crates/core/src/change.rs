@@ -8,8 +8,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::json;
+
 use crate::alive::AliveSpans;
-use crate::chat::{CallState, Chat, OpenCall, QueuedMessage, TranscriptTail, TurnEnd, TurnFailure, tail_of};
+use crate::chat::{
+    CallOpening, CallState, Chat, OpenCall, QueuedMessage, TranscriptTail, TurnEnd, TurnFailure, tail_of,
+};
 use crate::command::{
     AnswerContent, CallAnswer, Command, Delivery, InboxCommand, ModelChoice, Refusal, admit, check, is_late,
 };
@@ -17,6 +21,7 @@ use crate::fact::{Fact, QueueEnd};
 use crate::ids::{InboxSeq, MessageId, StepId, Timestamp};
 use crate::limits::Limits;
 use crate::message::{Body, Call, CallResult, CallVerdict, Message, Output, Part, Reply, SendReceipt, Stop};
+use crate::permission::{GRANT_TIME_MAX, Grant};
 use crate::status::Status;
 
 /// A commit being put together.
@@ -76,12 +81,12 @@ impl<'a> Change<'a> {
         self.say(Body::Result(Box::new(result)))
     }
 
-    /// Adds a reply with the calls it leaves open. `state` says how far each of them is.
+    /// Adds a reply with the calls it leaves open. `open` says how far each of them is.
     ///
-    /// Calls that were cut off are answered at once: they never run.
-    pub fn reply(&mut self, reply: Reply, state: impl Fn(&Call) -> CallState) -> &mut Self {
-        let calls: Vec<OpenCall> = reply.calls().map(|call| OpenCall::new(call, state(call))).collect();
-        let cut: Vec<Call> = reply.calls().filter(|call| !call.whole).cloned().collect();
+    /// Calls that were cut off or are denied are answered at once: they never run.
+    pub fn reply<Opening: Into<CallOpening>>(&mut self, reply: Reply, open: impl Fn(&Call) -> Opening) -> &mut Self {
+        let openings: Vec<(Call, CallOpening)> = reply.calls().map(|call| (call.clone(), open(call).into())).collect();
+        let calls: Vec<OpenCall> = openings.iter().map(|(call, open)| OpenCall::new(call, open.clone())).collect();
         let kept = !matches!(reply.stop, Stop::Interrupted | Stop::Broken);
         let since_reply = self.chat.turn.as_ref().map_or(Duration::ZERO, |turn| turn.alive.since_reply);
         let alive = since_reply.saturating_add(AliveSpans::by(self.chat, &self.facts).sum());
@@ -89,8 +94,12 @@ impl<'a> Change<'a> {
         if !calls.is_empty() {
             self.fact(Fact::Opened(calls));
         }
-        for call in cut.iter().filter(|_| kept) {
-            self.result(refused(call, self.at, CallVerdict::Error, CUT));
+        for (call, opening) in openings.iter().filter(|_| kept) {
+            match opening {
+                _ if !call.whole => self.result(refused(call, self.at, CallVerdict::Error, CUT)),
+                CallOpening::Denied(told) => self.result(refused(call, self.at, CallVerdict::Denied, told)),
+                CallOpening::Open(_) | CallOpening::Ask(_) => continue,
+            };
         }
         self
     }
@@ -103,12 +112,8 @@ impl<'a> Change<'a> {
         told: impl Fn(CallState) -> &'static str,
     ) -> &mut Self {
         for open in calls {
-            let began = match open.state {
-                CallState::Started { at, .. } => Some(at),
-                CallState::Ready | CallState::Approved | CallState::AsksClient | CallState::AsksApproval => None,
-            };
             let result = CallResult::new(open.uid, &open.tool, verdict, Output::text(told(open.state)), self.at);
-            self.result(CallResult { began, ..result });
+            self.result(CallResult { began: open.began(), ..result });
         }
         self
     }
@@ -202,6 +207,7 @@ impl<'a> Change<'a> {
             Command::Archive => self.fact(Fact::Archived(true)),
             Command::Unarchive => self.fact(Fact::Archived(false)),
             Command::Rename(title) => self.fact(Fact::Renamed(title.trim().into())),
+            Command::Revoke(call) => self.fact(Fact::Revoked(*call)),
             Command::Patch { title, archived, model, debug } => {
                 self.patch(title.as_deref(), *archived, model.clone());
                 self.facts.extend(debug.map(Fact::Debugged));
@@ -256,12 +262,21 @@ impl<'a> Change<'a> {
             let Some(open) = self.chat.calls.iter().find(|open| open.uid == *call) else {
                 continue; // Checked before; a call cannot vanish in between.
             };
+            if open.questions() {
+                self.fact(Fact::Answered { call: *call, answer: answer_text(what).into() });
+                continue;
+            }
             let (verdict, output) = match what {
                 AnswerContent::Output(output) => (CallVerdict::Done, output.clone()),
                 AnswerContent::Error(output) => (CallVerdict::Error, output.clone()),
                 AnswerContent::Deny { reason } => (CallVerdict::Denied, Output::text(denial(reason))),
                 AnswerContent::Approve { .. } => {
                     self.fact(Fact::Approved(*call));
+                    continue;
+                }
+                AnswerContent::Grant { by, until, .. } => {
+                    self.fact(Fact::Approved(*call));
+                    self.grant(open, by, *until);
                     continue;
                 }
             };
@@ -272,6 +287,13 @@ impl<'a> Change<'a> {
             self.resume();
         }
         self
+    }
+
+    fn grant(&mut self, open: &OpenCall, by: &str, until: Timestamp) {
+        let Some((rule, detail)) = open.ask.as_ref().and_then(|ask| Some((ask.grant.clone()?, ask))) else { return };
+        let until = until.min(self.at + GRANT_TIME_MAX);
+        let grant = Grant { call: open.uid, rule, terms: detail.terms.clone(), by: by.into(), at: self.at, until };
+        self.fact(Fact::Granted(Box::new(grant)));
     }
 
     /// Steps may have ended since the edit was accepted. An interrupt that arrived before the edit's turn
@@ -290,16 +312,48 @@ impl<'a> Change<'a> {
         self.fact(Fact::Awaits { since: self.at, until }).fact(Fact::Moved(Status::Awaiting))
     }
 
-    /// Answers every call that still asks with a note that no answer came, and resumes the turn.
+    /// Waits for calls that go on elsewhere, until the deadline passes. The chat is still running for its clients: there
+    /// is nothing that they could answer.
+    pub fn await_calls(&mut self, until: Timestamp) -> &mut Self {
+        self.fact(Fact::Awaits { since: self.at, until })
+    }
+
+    /// Adds the result of a call that went on elsewhere, and resumes the turn if no other call is waited for.
+    pub fn ended_elsewhere(&mut self, result: CallResult) -> &mut Self {
+        let call = result.call;
+        self.result(result);
+        if self.chat.calls.iter().all(|open| open.uid == call) { self.resume() } else { self }
+    }
+
+    /// Answers every call that still asks or rests with a note that nothing came in time, and resumes the turn.
     pub fn expire(&mut self) -> &mut Self {
-        let asked: Vec<_> = self.chat.calls.iter().filter(|open| open.state.asks()).cloned().collect();
-        self.answer_open(&asked, CallVerdict::Error, unanswered).resume()
+        let waits = |open: &&OpenCall| open.state.asks() || open.state.rests();
+        for open in self.chat.calls.iter().filter(waits) {
+            let verdict = if open.state.rests() { CallVerdict::Unknown } else { CallVerdict::Error };
+            self.answer_open(std::slice::from_ref(open), verdict, unanswered);
+        }
+        self.resume()
     }
 
     fn resume(&mut self) -> &mut Self {
         let resumed = Fact::Resumed(self.at);
-        self.fact(resumed).fact(Fact::Moved(Status::Running))
+        self.fact(resumed);
+        match self.chat.status {
+            Status::Awaiting => self.fact(Fact::Moved(Status::Running)),
+            Status::Idle | Status::Running | Status::Interrupting | Status::Failed => self,
+        }
     }
+}
+
+/// The answer to a question, for its tool.
+fn answer_text(what: &AnswerContent) -> String {
+    let answer = match what {
+        AnswerContent::Output(output) => json!({"output": output.text}),
+        AnswerContent::Error(output) => json!({"declined": output.text}),
+        AnswerContent::Deny { reason } => json!({"declined": reason}),
+        AnswerContent::Approve { .. } | AnswerContent::Grant { .. } => json!({}), // Checked before.
+    };
+    answer.to_string()
 }
 
 const CUT: &str = "This call was cut off before its input was complete. It was not run.";
@@ -316,6 +370,9 @@ const fn interrupted(state: CallState) -> &'static str {
         CallState::Started { .. } => {
             "The turn was interrupted while this call ran, and it was stopped. Whether it took effect is unknown."
         }
+        CallState::Rests { .. } => {
+            "The turn was interrupted while this call went on elsewhere. It was told to stop, and may go on all the same."
+        }
         CallState::AsksClient => "The turn was interrupted before the client answered this call.",
         CallState::Ready | CallState::Approved | CallState::AsksApproval => INTERRUPTED,
     }
@@ -325,6 +382,10 @@ const fn interrupted(state: CallState) -> &'static str {
 const fn failed(state: CallState) -> (CallVerdict, &'static str) {
     match state {
         CallState::Started { .. } => (CallVerdict::Unknown, UNKNOWN),
+        CallState::Rests { .. } => (
+            CallVerdict::Unknown,
+            "The turn failed while this call went on elsewhere. Whether it took effect is unknown.",
+        ),
         CallState::AsksClient => (CallVerdict::Error, "The turn failed before the client answered this call."),
         CallState::Ready | CallState::Approved | CallState::AsksApproval => {
             (CallVerdict::Error, "The turn failed before this call could be run. It was not run.")
@@ -339,6 +400,11 @@ const fn stopped(state: CallState) -> (CallVerdict, &'static str) {
             CallVerdict::Unknown,
             "The turn took longer than it may while this call ran, and it was stopped. Whether it took effect is unknown.",
         ),
+        CallState::Rests { .. } => (
+            CallVerdict::Unknown,
+            "The turn took longer than it may while this call went on elsewhere. It was told to stop, and may go on all \
+             the same.",
+        ),
         CallState::AsksClient => {
             (CallVerdict::Error, "The turn took longer than it may before the client answered this call.")
         }
@@ -352,6 +418,9 @@ const fn stopped(state: CallState) -> (CallVerdict, &'static str) {
 const fn unanswered(state: CallState) -> &'static str {
     match state {
         CallState::AsksApproval => "Nobody allowed this call in time. It was not run.",
+        CallState::Rests { .. } => {
+            "This call went on elsewhere and did not end in time. It was told to stop. Whether it took effect is unknown."
+        }
         CallState::AsksClient | CallState::Ready | CallState::Approved | CallState::Started { .. } => {
             "Nobody answered this call in time."
         }

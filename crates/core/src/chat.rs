@@ -18,6 +18,7 @@ use crate::error::ErrorKind;
 use crate::fact::{AttemptOutcome, AttemptRecord, Fact, QueueEnd, Totals};
 use crate::ids::{CallUid, ChatId, InboxSeq, MessageId, ModelId, StepId, Timestamp, Version};
 use crate::message::{Body, CallResult, Message};
+use crate::permission::{GRANTS_LEN_MAX, Grant};
 use crate::quarantine::TakeoverCount;
 use crate::retry;
 use crate::setup::Setup;
@@ -26,7 +27,7 @@ use crate::takeover::{DraftTakeovers, TakeoverPoint};
 use crate::title;
 use crate::view::Cursor;
 
-pub use open_call::{CallState, Effect, OpenCall};
+pub use open_call::{AskDetail, CallOpening, CallState, Effect, OpenCall};
 pub use pending::{Compacting, QueuedMessage, RetryWait};
 pub use repeats::RepeatedCalls;
 pub use tail::{TranscriptTail, tail_of};
@@ -70,7 +71,9 @@ pub struct Chat {
     pub step: StepId,
     /// Calls of the last reply that have no result yet, in call order.
     pub calls: Vec<OpenCall>,
-    /// The deadline of `Awaiting`.
+    /// Rules that people agreed to when they answered an ask.
+    pub grants: Vec<Grant>,
+    /// Until when answers, or calls that rest, are waited for.
     pub awaits_until: Option<Timestamp>,
     /// What has been tried in the open step.
     pub tried: StepAttempts,
@@ -137,7 +140,7 @@ impl Turn {
     /// How long it has worked by `now`, without the time it waited for answers.
     #[must_use]
     pub fn worked(&self, now: Timestamp) -> Duration {
-        now.since(self.began).saturating_sub(self.rested)
+        self.rests_since.unwrap_or(now).since(self.began).saturating_sub(self.rested)
     }
 }
 
@@ -223,6 +226,7 @@ impl Chat {
             tail: TranscriptTail::Nothing,
             step: StepId(1),
             calls: Vec::new(),
+            grants: Vec::new(),
             awaits_until: None,
             tried: StepAttempts::default(),
             wait: None,
@@ -258,6 +262,19 @@ impl Chat {
         self.calls.iter().filter(|open| self.status == Status::Awaiting && open.state.asks())
     }
 
+    /// How far an open call is.
+    #[must_use]
+    pub fn call_state(&self, uid: CallUid) -> Option<CallState> {
+        self.calls.iter().find(|open| open.uid == uid).map(|open| open.state)
+    }
+
+    /// When the tool of a result that is about to be committed began, and how long it ran here. A call that went on
+    /// elsewhere took no time of ours.
+    pub(crate) fn ran_here(&self, result: &CallResult) -> Option<(Timestamp, Duration)> {
+        let rested = self.call_state(result.call).is_some_and(CallState::rests);
+        result.ran().filter(|_| !rested)
+    }
+
     /// Whether a reader at this cursor may have seen deltas that were lost since.
     #[must_use]
     pub fn denies(&self, seen: Cursor) -> bool {
@@ -286,12 +303,21 @@ impl Chat {
             Fact::Started { call, effect, at } => {
                 self.set_call(*call, CallState::Started { effect: *effect, at: *at });
             }
+            Fact::Rested { call, handle, at, look_at, misses } => self.on_call(*call, |open| {
+                let began = open.began().unwrap_or(*at);
+                open.state = CallState::Rests { began, look_at: *look_at, misses: *misses };
+                open.handle = Some(handle.clone());
+            }),
+            Fact::Asked { call, handle, question, .. } => self.on_call(*call, |open| open.ask(handle, question)),
+            Fact::Answered { call, answer } => self.on_call(*call, |open| open.answer(answer)),
             Fact::Approved(call) => self.set_call(*call, CallState::Approved),
-            Fact::Progressed { call, text } => {
-                if let Some(open) = self.calls.iter_mut().find(|open| open.uid == *call) {
-                    open.progress = Some(text.clone());
-                }
+            Fact::Granted(grant) => {
+                self.grants.retain(|earlier| grant.at < earlier.until);
+                self.grants.drain(..(self.grants.len() + 1).saturating_sub(GRANTS_LEN_MAX));
+                self.grants.push((**grant).clone());
             }
+            Fact::Revoked(call) => self.grants.retain(|grant| grant.call != *call),
+            Fact::Progressed { call, text } => self.on_call(*call, |open| open.progress = Some(text.clone())),
             Fact::Queued(queued, QueueEnd::Back) => self.queue.push(queued.clone()),
             Fact::Queued(queued, QueueEnd::Front) => self.queue.insert(0, queued.clone()),
             Fact::Unqueued(id) => self.queue.retain(|queued| queued.id != *id),
@@ -310,9 +336,12 @@ impl Chat {
                 self.awaits_until = Some(*until);
                 self.in_turn(|turn| turn.rests_since = Some(*since));
             }
-            Fact::Resumed(at) => self.in_turn(|turn| {
-                turn.rested += turn.rests_since.take().map_or(Duration::ZERO, |since| at.since(since));
-            }),
+            Fact::Resumed(at) => {
+                self.awaits_until = None;
+                self.in_turn(|turn| {
+                    turn.rested += turn.rests_since.take().map_or(Duration::ZERO, |since| at.since(since));
+                });
+            }
             Fact::Rewound { .. } => self.rewound(),
             Fact::CompactionAsked => self.compaction_asked = true,
             Fact::Compacts(compacting) => {
@@ -388,12 +417,14 @@ impl Chat {
         self.in_turn(|turn| turn.repeats.answered(open.input_hash, &result.output, is_last));
     }
 
-    fn set_call(&mut self, uid: CallUid, state: CallState) {
+    fn on_call(&mut self, uid: CallUid, change: impl FnOnce(&mut OpenCall)) {
         if let Some(open) = self.calls.iter_mut().find(|open| open.uid == uid) {
-            open.state = state;
-            open.progress = None;
-            open.input.take_if(|_| !state.asks());
+            change(open);
         }
+    }
+
+    fn set_call(&mut self, uid: CallUid, state: CallState) {
+        self.on_call(uid, |open| open.become_state(state));
     }
 
     fn moved(&mut self, status: Status) {

@@ -46,6 +46,8 @@ pub enum Command {
     Unarchive,
     /// Change the chat's title.
     Rename(String),
+    /// End the grant that was given with this call.
+    Revoke(CallUid),
     /// Change several things about the chat, all or none. What is left out stays.
     Patch {
         /// The new title.
@@ -161,6 +163,12 @@ impl CallAnswer {
         Self { call: ask.uid, what: AnswerContent::Approve { input_hash: ask.input_hash } }
     }
 
+    /// The approval of a call and of the next ones that the grant covers which was shown with it.
+    #[must_use]
+    pub fn grant(ask: &OpenCall, by: impl Into<String>, until: Timestamp) -> Self {
+        Self { call: ask.uid, what: AnswerContent::Grant { input_hash: ask.input_hash, by: by.into(), until } }
+    }
+
     /// The denial of a call, with the reason for the model.
     #[must_use]
     pub fn deny(call: CallUid, reason: impl Into<String>) -> Self {
@@ -179,6 +187,15 @@ pub enum AnswerContent {
     Approve {
         /// Hash of the input that was shown.
         input_hash: u64,
+    },
+    /// The call may run, and so may the next ones that the grant covers which was shown with it.
+    Grant {
+        /// Hash of the input that was shown.
+        input_hash: u64,
+        /// The token that agreed, by name.
+        by: String,
+        /// When the grant ends, at the latest.
+        until: Timestamp,
     },
     /// The call may not run.
     Deny {
@@ -220,6 +237,12 @@ pub enum Refusal {
     /// One call answered twice in one command.
     #[error("call {0} is answered twice")]
     AnsweredTwice(CallUid),
+    /// A grant for a call that can only be allowed once.
+    #[error("call {0} can only be allowed once: approve it without a grant")]
+    NotGrantable(CallUid),
+    /// No such grant: it has ended, or was revoked.
+    #[error("no such grant: it has ended or was revoked")]
+    NotGranted,
     /// The approval was given for another input.
     #[error("call {0} has another input than the one approved")]
     InputChanged(CallUid),
@@ -266,7 +289,7 @@ impl Command {
             // Every status that takes these verbs takes `Rename` too, and `Rename` covers the other fields.
             Self::Archive | Self::Patch { archived: Some(true), .. } => Verb::Archive,
             Self::Unarchive | Self::Patch { archived: Some(false), .. } => Verb::Unarchive,
-            Self::Rename(_) | Self::Patch { archived: None, .. } => Verb::Rename,
+            Self::Rename(_) | Self::Revoke(_) | Self::Patch { archived: None, .. } => Verb::Rename,
         }
     }
 
@@ -276,7 +299,7 @@ impl Command {
         match self {
             Self::Send { .. } | Self::Edit { .. } | Self::Promote(_) | Self::Compact => true,
             Self::Unqueue(_) | Self::Interrupt | Self::Answer(_) => false,
-            Self::Archive | Self::Unarchive | Self::Rename(_) | Self::Patch { .. } => false,
+            Self::Archive | Self::Unarchive | Self::Rename(_) | Self::Revoke(_) | Self::Patch { .. } => false,
         }
     }
 
@@ -349,7 +372,7 @@ fn answer_len(answer: &CallAnswer) -> usize {
             output.text.len() + output.full.as_ref().map_or(0, |full| full.len()) + media.sum::<usize>()
         }
         AnswerContent::Deny { reason } => reason.len(),
-        AnswerContent::Approve { .. } => 0,
+        AnswerContent::Approve { .. } | AnswerContent::Grant { .. } => 0,
     }
 }
 
@@ -368,6 +391,7 @@ pub fn check(chat: &Chat, command: &Command, is_users: impl Fn(MessageId) -> boo
         Command::Edit { message, .. } if !is_users(*message) => Err(Refusal::NotEditable),
         Command::Promote(id) | Command::Unqueue(id) if !is_queued(id) => Err(Refusal::NotQueued),
         Command::Answer(answers) => check_answers(chat, answers),
+        Command::Revoke(call) if !chat.grants.iter().any(|grant| grant.call == *call) => Err(Refusal::NotGranted),
         Command::Rename(title) | Command::Patch { title: Some(title), .. } if title.trim().is_empty() => {
             Err(Refusal::Empty)
         }
@@ -380,6 +404,7 @@ pub fn check(chat: &Chat, command: &Command, is_users: impl Fn(MessageId) -> boo
         | Command::Archive
         | Command::Unarchive
         | Command::Rename(_)
+        | Command::Revoke(_)
         | Command::Patch { .. } => Ok(()),
     }
 }
@@ -397,9 +422,14 @@ fn check_answers(chat: &Chat, answers: &[CallAnswer]) -> Result<(), Refusal> {
             (CallState::AsksClient, AnswerContent::Output(_) | AnswerContent::Error(_)) => {}
             (CallState::AsksApproval, AnswerContent::Deny { .. }) => {}
             (CallState::AsksApproval, AnswerContent::Approve { input_hash }) if *input_hash == open.input_hash => {}
-            (CallState::AsksApproval, AnswerContent::Approve { .. }) => return Err(Refusal::InputChanged(*call)),
+            (CallState::AsksApproval, AnswerContent::Grant { input_hash, .. }) if *input_hash == open.input_hash => {
+                open.ask.as_ref().and_then(|ask| ask.grant.as_ref()).ok_or(Refusal::NotGrantable(*call))?;
+            }
+            (CallState::AsksApproval, AnswerContent::Approve { .. } | AnswerContent::Grant { .. }) => {
+                return Err(Refusal::InputChanged(*call));
+            }
             (CallState::AsksClient | CallState::AsksApproval, _) => return Err(Refusal::WrongAnswer(*call)),
-            (CallState::Ready | CallState::Approved | CallState::Started { .. }, _) => {
+            (CallState::Ready | CallState::Approved | CallState::Started { .. } | CallState::Rests { .. }, _) => {
                 return Err(Refusal::NotAsked(*call));
             }
         }

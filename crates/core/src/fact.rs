@@ -13,6 +13,7 @@ use crate::delta::Rung;
 use crate::error::{Cause, ErrorKind};
 use crate::ids::{CallUid, InboxSeq, MessageId, ModelId, Seq, StepId, Timestamp};
 use crate::message::{Body, Message};
+use crate::permission::Grant;
 use crate::quarantine::TakeoverCount;
 use crate::status::Status;
 
@@ -122,8 +123,43 @@ pub enum Fact {
         /// When.
         at: Timestamp,
     },
+    /// A call that was started goes on elsewhere, or was looked at and still does.
+    Rested {
+        /// Which.
+        call: CallUid,
+        /// Where its outcome is found.
+        handle: Arc<str>,
+        /// When that was known.
+        at: Timestamp,
+        /// When to look next.
+        look_at: Timestamp,
+        /// How often in a row the place could not be reached.
+        misses: u32,
+    },
+    /// A call that was started cannot go on before a person has answered a question of its tool.
+    Asked {
+        /// Which.
+        call: CallUid,
+        /// Where it goes on from.
+        handle: Arc<str>,
+        /// What is asked, as JSON for clients.
+        question: Arc<str>,
+        /// When.
+        at: Timestamp,
+    },
+    /// The question of a call's tool was answered: it is to be started again with the answer.
+    Answered {
+        /// Which.
+        call: CallUid,
+        /// The answer, as JSON for the tool.
+        answer: Arc<str>,
+    },
     /// A call may run after all.
     Approved(CallUid),
+    /// A person agreed to calls like one that was asked about.
+    Granted(Box<Grant>),
+    /// The grant that was given with this call is over.
+    Revoked(CallUid),
     /// A running tool shows how far it is. It stands for what the tool showed before.
     Progressed {
         /// Which call.

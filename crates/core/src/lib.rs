@@ -22,12 +22,11 @@ pub mod governor;
 pub mod ids;
 pub mod limits;
 pub mod message;
+pub mod permission;
 pub mod plan;
 pub mod prompt;
 pub mod quarantine;
 pub mod recovery;
-#[cfg(any(test, feature = "rehearsal"))]
-pub mod rehearsal;
 pub mod retry;
 pub mod seam;
 pub mod setup;
@@ -37,3 +36,10 @@ pub mod takeover;
 mod title;
 pub mod truncate;
 pub mod view;
+
+// Unit tests compile the testkit's rehearsal anew: the core that they test is not the one that the testkit is built with.
+#[cfg(test)]
+extern crate self as everturn_core;
+#[cfg(test)]
+#[path = "../../testkit/src/rehearsal/mod.rs"]
+pub mod rehearsal;

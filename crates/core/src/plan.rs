@@ -24,7 +24,9 @@ pub enum Next {
     Reask,
     /// Run the calls that may run.
     RunCalls,
-    /// Wait for answers: every call left needs a client or a person.
+    /// Look what became of the calls that go on elsewhere, when it is time to.
+    Look,
+    /// Wait for answers: every call left needs a client or a person, or rests.
     Ask,
     /// Summarise.
     Compact,
@@ -40,6 +42,7 @@ pub fn plan(chat: &Chat, draft: Option<&Draft>, limits: &Limits, now: Timestamp)
     match chat.status {
         Status::Idle if !chat.queue.is_empty() && !chat.archived => Next::Begin,
         Status::Idle | Status::Failed => Next::Rest,
+        Status::Awaiting if chat.calls.iter().any(|call| call.state.rests()) => Next::Look,
         Status::Awaiting => Next::Await,
         Status::Interrupting => Next::Settle,
         Status::Running => running(chat, draft, limits, now),
@@ -54,11 +57,14 @@ fn running(chat: &Chat, draft: Option<&Draft>, limits: &Limits, now: Timestamp) 
     if is_late && (!chat.calls.is_empty() || chat.compaction_asked) {
         return Next::Finish(TurnEnd::TimeMax); // Nothing more begins, and whatever ran was stopped.
     }
-    if chat.calls.iter().any(|call| !call.state.asks()) {
+    if chat.calls.iter().any(|call| !call.state.asks() && !call.state.rests()) {
         return Next::RunCalls;
     }
-    if !chat.calls.is_empty() {
+    if chat.calls.iter().any(|call| call.state.asks()) {
         return Next::Ask;
+    }
+    if !chat.calls.is_empty() {
+        return Next::Look;
     }
     if chat.compaction_asked {
         return Next::Compact;

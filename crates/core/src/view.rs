@@ -15,6 +15,7 @@ use crate::draft::{Draft, OutOfOrder};
 use crate::fact::Totals;
 use crate::ids::{InboxSeq, MessageId, ModelId, Seq, StepId, Timestamp, Version};
 use crate::message::Message;
+use crate::permission::Grant;
 use crate::setup::Setup;
 use crate::status::{Status, Verb};
 
@@ -114,6 +115,8 @@ pub struct Standing {
     pub asks: Vec<OpenCall>,
     /// Until when they do, at most.
     pub awaits_until: Option<Timestamp>,
+    /// Rules that people agreed to when they answered an ask.
+    pub grants: Vec<Grant>,
     /// Calls with a running tool that has reported progress.
     pub progress: Vec<OpenCall>,
     /// Why the next attempt waits, and how long.
@@ -150,6 +153,7 @@ impl Standing {
             debug: chat.debug,
             queue,
             asks: chat.asks().cloned().collect(),
+            grants: chat.grants.clone(),
             progress: chat.calls.iter().filter(|open| open.progress.is_some()).cloned().collect(),
             awaits_until: chat.awaits_until,
             retry: chat.wait.clone(),

@@ -76,7 +76,9 @@ fn open_calls(states: &[CallState]) -> Vec<OpenCall> {
         input_hash: 7,
         state: *state,
         input: None,
+        ask: None,
         progress: None,
+        handle: None,
     };
     states.iter().enumerate().map(open).collect()
 }
@@ -114,8 +116,9 @@ fn rule(chat: &Chat, half_said: bool, turn: &Turn, over: Option<TurnEnd>) -> Nex
     let is_late = over == Some(TurnEnd::TimeMax);
     let rules = [
         (is_late && (!chat.calls.is_empty() || chat.compaction_asked), finish(TurnEnd::TimeMax)),
-        (chat.calls.iter().any(|call| !call.state.asks()), Next::RunCalls),
-        (!chat.calls.is_empty(), Next::Ask),
+        (chat.calls.iter().any(|call| !call.state.asks() && !call.state.rests()), Next::RunCalls),
+        (chat.calls.iter().any(|call| call.state.asks()), Next::Ask),
+        (!chat.calls.is_empty(), Next::Look),
         (chat.compaction_asked, Next::Compact),
         (turn.stop_after.is_some(), finish(TurnEnd::StopAfter(turn.stop_after.clone().unwrap_or_default()))),
         (steered && says_something && over.is_none() && !half_said, Next::Begin),
@@ -139,8 +142,18 @@ fn rule(chat: &Chat, half_said: bool, turn: &Turn, over: Option<TurnEnd>) -> Nex
 fn the_first_rule_that_holds_decides() {
     use CallState::{AsksApproval, AsksClient, Ready};
     let started = CallState::Started { effect: Effect::Once, at: NOW };
-    let calls: [&[CallState]; 6] =
-        [&[], &[Ready], &[started], &[AsksClient], &[AsksApproval, AsksClient], &[AsksClient, Ready]];
+    let rests = CallState::Rests { began: NOW, look_at: NOW, misses: 0 };
+    let calls: [&[CallState]; 9] = [
+        &[],
+        &[Ready],
+        &[started],
+        &[AsksClient],
+        &[AsksApproval, AsksClient],
+        &[AsksClient, Ready],
+        &[rests],
+        &[rests, AsksApproval],
+        &[rests, started],
+    ];
     let queues: [&[bool]; 4] = [&[], &[false], &[true], &[false, true]];
     for (tail, states, steers) in product(&TAILS, &calls, &queues) {
         for (over, turn) in turns() {

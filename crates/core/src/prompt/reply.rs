@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use serde_json::Map;
 
 use super::clean::{is_foreign, own_meta, tool_name, words};
-use super::entry::{HostedCall, HostedResult, PromptCall, PromptPart, SealedReasoning};
+use super::entry::{HostedCall, HostedResult, PromptCall, PromptEntries, PromptPart, SealedReasoning};
 use super::hosted::{Fate, ReplyOrigin, fates};
 use super::target::{Follower, Links, Target};
 use crate::ids::{CallUid, ModelId};
@@ -23,6 +23,18 @@ pub(super) struct Names {
     pub calls: u64,
     /// The provider's ids of the provider's own calls that were sent.
     pub hosted: BTreeSet<String>,
+}
+
+impl Names {
+    /// The names in these entries.
+    pub(super) fn of(entries: &PromptEntries) -> Self {
+        let parts = entries.iter().flat_map(|entry| &entry.parts);
+        let hosted = parts.filter_map(|part| match part {
+            PromptPart::HostedCall(call) => Some(call.id.clone()),
+            _ => None,
+        });
+        Self { calls: 0, hosted: hosted.collect() }
+    }
 }
 
 /// A call that needs an answer.

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::echo::echo;
-use super::entry::{PromptEntries, PromptEntry, PromptPart, Role, json_bytes};
+use super::entry::{PromptEntries, PromptEntry, PromptPart, Role};
 use super::reply::{Names, unfinished};
 use super::sampling::Sampling;
 use super::schema::ToolSpec;
@@ -268,23 +268,5 @@ impl CacheMarks {
     #[must_use]
     pub fn count(&self) -> usize {
         usize::from(self.system) + self.entries.iter().flatten().count()
-    }
-}
-
-impl Names {
-    fn of(entries: &PromptEntries) -> Self {
-        let parts = entries.iter().flat_map(|entry| &entry.parts);
-        let hosted = parts.filter_map(|part| match part {
-            PromptPart::HostedCall(call) => Some(call.id.clone()),
-            _ => None,
-        });
-        Self { calls: 0, hosted: hosted.collect() }
-    }
-}
-
-impl ToolSpec {
-    fn bytes(&self) -> usize {
-        let own = self.provider_defined.as_ref().map_or(0, json_bytes);
-        self.name.len() + self.description.len() + json_bytes(&self.input_schema) + own
     }
 }

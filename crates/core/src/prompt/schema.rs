@@ -13,6 +13,8 @@ pub use gemini::gemini_schema;
 
 use serde_json::{Map, Value, json};
 
+use super::entry::json_bytes;
+
 /// A tool a model may call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolSpec {
@@ -36,6 +38,12 @@ impl ToolSpec {
     /// A tool the provider defines, and perhaps runs.
     pub fn provider_defined(name: impl Into<String>, definition: Value) -> Self {
         Self { provider_defined: Some(definition), ..Self::new(name, "", Value::Null) }
+    }
+
+    /// Size of the description in a request, about.
+    pub(super) fn bytes(&self) -> usize {
+        let own = self.provider_defined.as_ref().map_or(0, json_bytes);
+        self.name.len() + self.description.len() + json_bytes(&self.input_schema) + own
     }
 }
 

@@ -44,6 +44,26 @@ fn head_and_tail_are_kept_and_the_rest_is_counted() {
     assert!(marker.len() + 6 <= MARKER_BYTES_MAX);
 }
 
+/// An output keeps whole lines, one to two, and one line says which are missing and what to do.
+#[test]
+fn an_output_keeps_the_lines_of_both_ends() {
+    let text: String = (1..=10_000).map(|line| format!("line {line}\n")).collect();
+    let cut = output(text.clone().into_bytes(), 48 * 1024, "Look there.").text;
+    assert!(cut.len() <= 48 * 1024);
+    let (head, rest) = cut.split_once('[').unwrap();
+    let (marker, tail) = rest.split_once("]\n").unwrap();
+    assert!(text.starts_with(head) && text.ends_with(tail));
+    assert!(head.ends_with('\n') && tail.starts_with("line "));
+    assert!((16_200..=16_384).contains(&head.len()) && (32_500..=32_768).contains(&tail.len()));
+    let missing = text.len() - head.len() - tail.len();
+    let first = head.lines().count() + 1;
+    let last = 10_000 - tail.lines().count();
+    assert_eq!(marker, format!("{missing} bytes are left out here: lines {first} to {last}. Look there."));
+    let one_line = output(vec![b'x'; 5_000], 1_024, "Look there.").text;
+    let (head, rest) = one_line.split_once("\n[4232 bytes are left out here: lines 1 to 1. Look there.]\n").unwrap();
+    assert_eq!((head.len(), rest.len()), (256, 512));
+}
+
 /// CL62: a tiny budget cuts hard, on a character.
 #[test]
 fn a_tiny_budget_keeps_the_beginning_alone() {
@@ -58,7 +78,7 @@ fn a_tiny_budget_keeps_the_beginning_alone() {
 #[test]
 fn bytes_that_are_no_text_are_kept() {
     let shown = |bytes: &[u8]| {
-        let output = output(bytes.to_vec(), 0);
+        let output = output(bytes.to_vec(), 0, ASK_FOR_LESS);
         assert!(output.full.as_ref().is_none_or(|full| *full == Blob::from(bytes)));
         (output.text, output.full.is_some())
     };
@@ -73,10 +93,10 @@ fn bytes_that_are_no_text_are_kept() {
 #[test]
 fn truncated_output_keeps_its_full_bytes() {
     let bytes = vec![b'x'; 5_000];
-    let cut = output(bytes.clone(), 1_000);
+    let cut = output(bytes.clone(), 1_000, ASK_FOR_LESS);
     assert!(cut.text.len() <= 1_000 && cut.text.contains("left out"));
     assert_eq!(cut.full, Some(bytes.clone().into()));
-    let whole = output(bytes, 5_000);
+    let whole = output(bytes, 5_000, ASK_FOR_LESS);
     assert_eq!((whole.text.len(), whole.full), (5_000, None));
 }
 
@@ -84,7 +104,7 @@ proptest! {
     /// CL62: any bytes, any budget: the text is within it, has no NUL, and nothing is lost beside it.
     #[test]
     fn any_output_is_bounded_and_lossless(bytes in prop::collection::vec(any::<u8>(), 0..3_000), budget in 1..4_000_usize) {
-        let output = output(bytes.clone(), budget);
+        let output = output(bytes.clone(), budget, ASK_FOR_LESS);
         prop_assert!(output.text.len() <= budget);
         prop_assert!(!output.text.contains('\0'));
         prop_assert_eq!(output.full.unwrap_or_else(|| output.text.into_bytes().into()), Blob::from(bytes));

@@ -1,18 +1,20 @@
 //! Every way out of a reply with open calls, and what follows a turn.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use expect_test::{Expect, expect};
 
 use super::lines;
 use crate::change::{Change, input_hash, refused};
-use crate::chat::{CallState, Effect, TranscriptTail, TurnEnd, TurnFailure};
-use crate::command::{AnswerContent, CallAnswer, Command, Delivery};
+use crate::chat::{AskDetail, CallState, Effect, TranscriptTail, TurnEnd, TurnFailure};
+use crate::command::{AnswerContent, CallAnswer, Command, Delivery, Refusal};
 use crate::error::ErrorKind;
 use crate::fact::Fact;
 use crate::ids::{CallUid, MessageId, StepId, Timestamp};
 use crate::message::{Body, Call, CallVerdict, Output, Stop, Summary, SummarySource};
+use crate::permission::{GRANT_TIME_MAX, GRANTS_LEN_MAX, Grant};
 use crate::plan::{Next, plan};
 use crate::rehearsal::sample::{call, chat_id, reply, send, text, words};
 use crate::rehearsal::{Stage, tiny_limits};
@@ -192,6 +194,38 @@ fn answers_may_come_one_by_one() {
     assert_eq!((next(&stage), stage.chat.status), (Next::RunCalls, Status::Running));
     assert_eq!(stage.chat.turn.as_ref().map(|turn| turn.rested.as_millis()), Some(600));
     assert!(lines(&stage).ends_with("5 result 1.2 Error, not started: no camera\n"));
+}
+
+/// A grant is stored with the approval, ends after a month at the latest, and can be revoked. A further one drops those that
+/// are over, and above the bound the oldest.
+#[test]
+fn a_grant_is_made_with_the_approval() {
+    let mut stage = awaiting();
+    let detail = AskDetail {
+        basis: "else = \"ask\"".into(),
+        effect: Effect::Once,
+        path: None,
+        confinement: None,
+        grant: Some("deploy".into()),
+        terms: "terms".into(),
+    };
+    stage.chat.calls[1].ask = Some(Arc::new(detail));
+    stage.now = Timestamp(400);
+    let answer = CallAnswer::grant(&stage.chat.calls[1], "laptop", Timestamp(i64::MAX));
+    obey(&mut stage, Command::Answer([answer].into()));
+    assert_eq!(stage.chat.calls[1].state, CallState::Approved);
+    let grant = stage.chat.grants[0].clone();
+    assert_eq!((grant.rule.as_str(), grant.by.as_str(), grant.terms.as_str()), ("deploy", "laptop", "terms"));
+    assert_eq!((grant.call, grant.at, grant.until), (uid(3), Timestamp(400), Timestamp(400) + GRANT_TIME_MAX));
+    assert_eq!(stage.submit(Command::Revoke(uid(2)), &tiny_limits()), Err(Refusal::NotGranted));
+    let until = |until: i64| Fact::Granted(Box::new(Grant { until: Timestamp(until), ..grant.clone() }));
+    let mut chat = stage.chat.clone();
+    chat.apply(&[until(400), until(401)]);
+    assert_eq!(chat.grants.iter().map(|grant| grant.until.0).collect::<Vec<_>>(), [grant.until.0, 401]);
+    chat.apply(&vec![until(i64::MAX); GRANTS_LEN_MAX]);
+    assert!(chat.grants.len() == GRANTS_LEN_MAX && chat.grants.iter().all(|grant| grant.until.0 == i64::MAX));
+    obey(&mut stage, Command::Revoke(uid(3)));
+    assert_eq!(stage.chat.grants, []);
 }
 
 #[test]

@@ -144,6 +144,7 @@ fn lives_come_by_every_corner() {
         call AsksApproval
         call AsksClient
         call Ready
+        call Rests
         call Started
         ended Done
         ended Empty

@@ -141,6 +141,7 @@ fn is_promised(command: &Command) -> bool {
         Command::Send { .. } | Command::Edit { .. } | Command::Compact | Command::Archive => true,
         Command::Unarchive | Command::Rename(_) | Command::Patch { .. } => true,
         Command::Promote(_) | Command::Unqueue(_) | Command::Interrupt | Command::Answer(_) => false,
+        Command::Revoke(_) => false, // It may end meanwhile.
     }
 }
 
@@ -177,7 +178,9 @@ fn stands(stage: &Stage) {
     }
     assert!(chat.status != Status::Idle || chat.queue.is_empty(), "a chat at rest has no queue");
     assert!(!chat.archived || !chat.is_busy());
-    assert_eq!(chat.awaits_until.is_some(), chat.status == Status::Awaiting);
+    let waits = chat.turn.as_ref().is_some_and(|turn| turn.rests_since.is_some());
+    let all_rest = chat.status == Status::Running && waits && chat.calls.iter().all(|open| open.state.rests());
+    assert_eq!(chat.awaits_until.is_some(), chat.status == Status::Awaiting || all_rest);
     assert_eq!(chat.totals.attempts, stage.attempts.len() as u64);
     assert_eq!(Some(chat.newest).max(stage.transcript.last().map(|message| message.id)), Some(chat.newest));
     assert!(stage.draft.as_ref().is_none_or(|draft| draft.step() == chat.step));

@@ -1,6 +1,8 @@
 //! Which answers fit.
 
-use crate::chat::{CallState, Chat, Effect, OpenCall};
+use std::sync::Arc;
+
+use crate::chat::{AskDetail, CallState, Chat, Effect, OpenCall};
 use crate::command::{AnswerContent, CallAnswer, Command, Refusal, check};
 use crate::ids::{CallUid, StepId, Timestamp};
 use crate::message::Output;
@@ -14,7 +16,16 @@ const fn uid(ordinal: u16) -> CallUid {
 }
 
 fn open(ordinal: u16, state: CallState) -> OpenCall {
-    OpenCall { uid: uid(ordinal), tool: "tool".into(), input_hash: HASH, state, input: None, progress: None }
+    OpenCall {
+        uid: uid(ordinal),
+        tool: "tool".into(),
+        input_hash: HASH,
+        state,
+        input: None,
+        ask: None,
+        progress: None,
+        handle: None,
+    }
 }
 
 /// Call 0 is a client's, 1 waits for a person, 2 was approved, 3 runs.
@@ -93,4 +104,25 @@ fn only_a_chat_that_waits_shows_what_it_asks() {
         let expected: &[u16] = if status == Status::Awaiting { &[0, 1] } else { &[] };
         assert_eq!(shown, expected, "{status:?}");
     }
+}
+
+/// A grant needs the input that was shown, and a rule that was offered with it.
+#[test]
+fn a_grant_is_given_where_one_was_offered() {
+    let mut chat = awaiting();
+    let verdict = |chat: &Chat, input_hash| {
+        let what = AnswerContent::Grant { input_hash, by: "laptop".into(), until: Timestamp(9) };
+        check(chat, &Command::Answer([CallAnswer { call: uid(1), what }].into()), |_| true)
+    };
+    assert_eq!(verdict(&chat, HASH), Err(Refusal::NotGrantable(uid(1))));
+    chat.calls[1].ask = Some(Arc::new(AskDetail {
+        basis: "policy of the tool".into(),
+        effect: Effect::Once,
+        path: None,
+        confinement: None,
+        grant: Some("tool".into()),
+        terms: "terms".into(),
+    }));
+    assert_eq!(verdict(&chat, HASH), Ok(()));
+    assert_eq!(verdict(&chat, HASH + 1), Err(Refusal::InputChanged(uid(1))));
 }

@@ -31,7 +31,7 @@ pub(super) fn message(scribe: &mut SessionBuilder, here: Here, item: &Value) {
         Some("user") => user(scribe, here, &item["content"]),
         Some("assistant") => assistant(scribe, here, item),
         Some("system") => texts(&item["content"]).for_each(|text| scribe.context(here, text)),
-        other => scribe.skip(here.place, format!("a message of {}", other.unwrap_or("nobody")), Loss::Lost),
+        other => scribe.skip(here.place, format!("a message of {}", other.unwrap_or("no role")), Loss::Lost),
     }
 }
 

@@ -35,7 +35,7 @@ pub(super) fn read(scribe: &mut SessionBuilder, items: &[(usize, &Value)]) {
                 let (tool, verdict, output) = (name.into(), CallVerdict::Done, Output::text(words.join("\n")));
                 scribe.result(here, ImportedResult { id, tool, verdict, output });
             }
-            other => scribe.skip(*place, format!("a message of {}", other.unwrap_or("nobody")), Loss::Lost),
+            other => scribe.skip(*place, format!("a message of {}", other.unwrap_or("no role")), Loss::Lost),
         }
         began |= !matches!(item["role"].as_str(), Some("system" | "developer"));
     }
