@@ -60,6 +60,8 @@ pub struct ChatQuery {
     pub only: Option<ChatId>,
     /// Owner.
     pub owner: Option<String>,
+    /// Status, without the commands that were accepted and not applied yet.
+    pub status: Option<Status>,
     /// Archived, or not.
     pub archived: Option<bool>,
     /// Text in the title, in upper or lower case; an empty text matches every title. Or all words of the text, as whole
@@ -73,7 +75,7 @@ pub struct ChatQuery {
 
 impl Default for ChatQuery {
     fn default() -> Self {
-        Self { only: None, owner: None, archived: None, text: String::new(), after: None, len: 50 }
+        Self { only: None, owner: None, status: None, archived: None, text: String::new(), after: None, len: 50 }
     }
 }
 
@@ -82,6 +84,7 @@ impl ChatQuery {
     pub(crate) fn fits(&self, chat: &Chat) -> bool {
         self.only.is_none_or(|only| only == chat.id)
             && self.owner.as_ref().is_none_or(|owner| *owner == chat.owner)
+            && self.status.is_none_or(|status| status == chat.status)
             && self.archived.is_none_or(|archived| archived == chat.archived)
             && self.after.is_none_or(|place| (chat.touched, chat.id) < place)
     }

@@ -9,8 +9,6 @@ mod call_log;
 mod chat_snapshot;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod clock;
-#[cfg(feature = "conformance")]
-pub mod conformance;
 #[cfg(feature = "postgres")]
 mod entropy;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
@@ -39,13 +37,20 @@ mod store;
 mod tables;
 mod tokens;
 
+// Unit tests compile the testkit's `Witness` anew: the stores that they test are not those that the testkit is built with.
+#[cfg(test)]
+extern crate self as everturn_stores;
+#[cfg(test)]
+#[path = "../../testkit/src/conformance/witness.rs"]
+pub mod witness;
+
 pub use ack::{Ack, Stored};
 pub use chat_snapshot::ChatSnapshot;
 pub use everturn_core::command::InboxCommand;
 pub use heading::{ChatQuery, Heading};
 pub use idempotency::{IDEMPOTENCY_AGE_MAX, IdempotencyRecord};
 pub use memory::Memory;
-pub use new_chat::{Fork, MakeError, NewChat};
+pub use new_chat::{Chosen, Fork, MakeError, NewChat};
 #[cfg(feature = "postgres")]
 pub use postgres::Postgres;
 #[cfg(feature = "sqlite")]
@@ -54,5 +59,5 @@ pub use store::{
     AppendRight, CallRecord, CommandRef, Hint, Lease, LoadPart, Loaded, MessageRange, MessageReader, News, NewsRead,
     NewsResult, Receipt, Store, StoreError, StoreExt, Submission, SubmitError, Submitted, Unsettled, WriteError,
 };
-pub use tables::Durability;
+pub use tables::{Durability, PAGE_BYTES_MAX, PAGE_LEN_MAX};
 pub use tokens::{Scope, Scopes, Token, TokenHash, Tokens};

@@ -15,22 +15,16 @@ use crate::store::StoreError;
 pub struct NewChat {
     /// Id of the chat, if it is created now.
     pub id: ChatId,
-    /// Name of its agent.
-    pub agent: String,
-    /// Whether the caller named that agent, or got the default one, which may be another one later.
-    pub is_named: bool,
-    /// Model to use first, if it is not the agent's.
-    pub model: Option<ModelId>,
-    /// Whether the caller chose that model. A fork may have it from its source chat.
-    pub is_chosen: bool,
+    /// Name of its agent. The default one may be another one later.
+    pub agent: Chosen<String>,
+    /// Model to use first, if it is not the agent's. A fork may have it from its source chat.
+    pub model: Chosen<Option<ModelId>>,
     /// Whether requests to providers and their responses are recorded.
     pub debug: bool,
     /// Owner of the chat.
     pub owner: String,
-    /// Title; empty to derive it from the first message.
-    pub title: String,
-    /// Whether the caller chose that title. A fork may have it from its source chat.
-    pub is_titled: bool,
+    /// Title; empty to derive it from the first message. A fork may have it from its source chat.
+    pub title: Chosen<String>,
     /// Settings beside the agent's. A fork has those of its source chat.
     pub setup: Option<Arc<Setup>>,
     /// Source of a fork; `None` for an empty chat.
@@ -40,6 +34,16 @@ pub struct NewChat {
     pub transcript: Option<[u8; 32]>,
     /// The owner's idempotency key, stored as long as the chat exists.
     pub key: Option<String>,
+}
+
+/// A property of a new chat, and where it is from. Only what the caller chose is part of the request: a default may
+/// change, and the source of a fork may be renamed or deleted, before the request is repeated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Chosen<T> {
+    /// Named in the request.
+    ByCaller(T),
+    /// The default, or that of the source chat.
+    ByDefault(T),
 }
 
 /// The beginning of another chat, to be copied.
@@ -68,19 +72,47 @@ pub enum MakeError {
     Store(#[from] StoreError),
 }
 
+impl<T> Chosen<T> {
+    /// What the caller chose, if it chose.
+    pub fn of(chosen: Option<T>, default: T) -> Self {
+        chosen.map_or(Self::ByDefault(default), Self::ByCaller)
+    }
+
+    /// The caller's choice, or this default.
+    #[must_use]
+    pub fn or(self, default: T) -> Self {
+        match self {
+            Self::ByCaller(_) => self,
+            Self::ByDefault(_) => Self::ByDefault(default),
+        }
+    }
+
+    /// The value, from wherever it is.
+    pub const fn value(&self) -> &T {
+        match self {
+            Self::ByCaller(value) | Self::ByDefault(value) => value,
+        }
+    }
+
+    /// The value if the caller chose it.
+    pub const fn by_caller(&self) -> Option<&T> {
+        match self {
+            Self::ByCaller(value) => Some(value),
+            Self::ByDefault(_) => None,
+        }
+    }
+}
+
 impl NewChat {
     /// An empty chat with an agent, titled after its first message.
     pub fn of(id: ChatId, agent: impl Into<String>, owner: impl Into<String>) -> Self {
         Self {
             id,
-            agent: agent.into(),
-            is_named: true,
-            model: None,
-            is_chosen: false,
+            agent: Chosen::ByCaller(agent.into()),
+            model: Chosen::ByDefault(None),
             debug: false,
             owner: owner.into(),
-            title: String::new(),
-            is_titled: false,
+            title: Chosen::ByDefault(String::new()),
             setup: None,
             fork: None,
             transcript: None,
@@ -91,15 +123,14 @@ impl NewChat {
     /// Digest of the request, without the id: equal requests have equal digests.
     pub(crate) fn digest(&self) -> [u8; 32] {
         let mut hash = Sha256::new();
-        // Values that a fork has from its source are left out: the source may be renamed or deleted by now.
-        let agent = if self.fork.is_none() && self.is_named { &self.agent } else { "" };
-        let title = if self.fork.is_some() && !self.is_titled { "" } else { &self.title };
-        for text in [agent, title] {
+        let agent = self.agent.by_caller().filter(|_| self.fork.is_none()); // A fork has that of its source.
+        for text in [agent, self.title.by_caller()] {
+            let text = text.map(String::as_str).unwrap_or_default();
             hash.update((text.len() as u64).to_be_bytes());
             hash.update(text);
         }
-        if self.is_chosen {
-            let model = self.model.as_ref().map(ToString::to_string).unwrap_or_default();
+        if let Some(model) = self.model.by_caller() {
+            let model = model.as_ref().map(ToString::to_string).unwrap_or_default();
             hash.update((model.len() as u64).to_be_bytes());
             hash.update(model);
         }
@@ -122,7 +153,7 @@ impl NewChat {
 
     /// The empty chat.
     pub(crate) fn empty(&self) -> Chat {
-        let (model, debug, setup) = (self.model.clone(), self.debug, self.setup.clone());
-        Chat { model, debug, setup, ..titled(self.id, &self.agent, &self.owner, &self.title) }
+        let (model, debug, setup) = (self.model.value().clone(), self.debug, self.setup.clone());
+        Chat { model, debug, setup, ..titled(self.id, self.agent.value(), &self.owner, self.title.value()) }
     }
 }

@@ -240,7 +240,7 @@ impl Postgres {
     }
 
     /// For tests: suspends heartbeats, as if the process were stopped.
-    #[cfg(feature = "conformance")]
+    #[cfg(feature = "failpoints")]
     pub fn pause_heartbeat(&self, is_paused: bool) {
         self.inner.state.pause(is_paused);
     }

@@ -25,6 +25,7 @@ pub mod command;
 mod count;
 mod delta;
 mod envelope;
+mod grant;
 pub mod message;
 mod name;
 pub mod outcome;
@@ -34,7 +35,6 @@ mod reply;
 pub mod rows;
 mod setup;
 #[cfg(test)]
-#[cfg(feature = "conformance")]
 mod tests;
 mod turn;
 mod value;

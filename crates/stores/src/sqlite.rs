@@ -42,13 +42,14 @@ mod commits {
 /// MessageReader connections, and everything that is read with them.
 mod reads {
     pub(super) mod chat;
+    pub(super) mod damage;
     pub(super) mod inspect;
     pub(super) mod list;
     pub(super) mod pool;
     pub(super) mod rows;
 }
 
-#[cfg(all(test, feature = "conformance"))]
+#[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeSet, HashMap};
@@ -85,6 +86,7 @@ use commits::submit::InboxEntry;
 use error::TxError;
 use journal::open_drafts::OpenDrafts;
 use journal::scan;
+use reads::damage::DamageLog;
 pub use reads::inspect::{SqliteInspection, StoredDefect};
 use reads::pool::ReaderPool;
 use reads::{chat, list};
@@ -125,6 +127,7 @@ pub struct Sqlite {
     append_need: DurabilityNeed,
     drafts: Arc<OpenDrafts>,
     health: Arc<WriterHealth>,
+    damage: Arc<DamageLog>,
     readers: ReaderPool,
     queue: Arc<Queue>,
     stop: Option<std::sync::mpsc::SyncSender<()>>,
@@ -178,6 +181,7 @@ impl Sqlite {
             append_need,
             drafts,
             health,
+            damage: Arc::default(),
             readers,
             queue,
             stop: Some(stop),
@@ -268,11 +272,11 @@ impl Store for Sqlite {
                 Err(error) => Err(error),
             };
         }
-        let query = query.clone();
+        let (query, log) = (query.clone(), self.damage.clone());
         if query.text.is_empty() {
-            return self.read(move |snapshot| list::headings(snapshot, &query)).await;
+            return self.read(move |snapshot| list::headings(snapshot, &query, &log)).await;
         }
-        self.readers.search(move |snapshot| list::headings(snapshot, &query)).await
+        self.readers.search(move |snapshot| list::headings(snapshot, &query, &log)).await
     }
 
     async fn submit(&self, chat: ChatId, submission: Submission, limits: &Limits) -> Result<Receipt, SubmitError> {
@@ -390,8 +394,8 @@ impl Store for Sqlite {
     }
 
     async fn working(&self, owner: &str, besides: &BTreeSet<ChatId>) -> Result<usize, StoreError> {
-        let (owner, besides) = (owner.to_owned(), besides.clone());
-        self.read(move |snapshot| list::working(snapshot, &owner, &besides)).await
+        let (owner, besides, log) = (owner.to_owned(), besides.clone(), self.damage.clone());
+        self.read(move |snapshot| list::working(snapshot, &owner, &besides, &log)).await
     }
 
     async fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<BudgetUse, StoreError> {

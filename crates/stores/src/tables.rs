@@ -28,12 +28,12 @@ pub enum Durability {
     Full,
 }
 
-/// Messages in a snapshot at most, and missed messages after which a subscriber gets a snapshot. [`PageBudget`] limits
-/// their bytes as well.
-pub(crate) const PAGE_LEN_MAX: usize = 200;
+/// Messages in a snapshot at most, and missed messages after which a subscriber gets a snapshot. [`PAGE_BYTES_MAX`]
+/// limits their bytes as well.
+pub const PAGE_LEN_MAX: usize = 200;
 
 /// Bytes of stored text on a page at most, unless a single message has more.
-pub(crate) const PAGE_BYTES_MAX: usize = 4 << 20;
+pub const PAGE_BYTES_MAX: usize = 4 << 20;
 
 /// Byte limit of a page being filled. The first message always fits, so that a reader can get past it.
 #[derive(Debug)]
@@ -184,7 +184,7 @@ macro_rules! words {
         pub(crate) fn $from(word: &str) -> Result<$core, StoreError> {
             match word {
                 $($word => Ok($core::$variant),)+
-                other => Err(StoreError::Unreadable(format!("nobody knows the word {other:?}"))),
+                other => Err(StoreError::Unreadable(format!("unknown word {other:?}"))),
             }
         }
     )+};

@@ -1,6 +1,7 @@
 //! Where a chat stands.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use everturn_core::ids::{ChatId, InboxSeq, MessageId, ModelId, Seq, StepId, Timestamp, Version};
 use everturn_core::{chat, quarantine, takeover};
@@ -8,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::blob::{BlobId, Blobs, Bytes};
 use super::count::Totals;
+use super::grant::{AskDetail, Grant};
 use super::name::{EffectWord, StatusWord, TailWord};
 use super::part::Parts;
 use super::setup::Setup;
@@ -57,6 +59,8 @@ pub struct Chat<'a> {
     step: u64,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     calls: Vec<OpenCall<'a>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    grants: Vec<Grant<'a>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     awaits_until: Option<i64>,
     #[serde(default, skip_serializing_if = "unset")]
@@ -126,7 +130,11 @@ struct OpenCall<'a> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     input: Option<Cow<'a, str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    ask: Option<AskDetail<'a>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     progress: Option<Cow<'a, str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    handle: Option<Cow<'a, str>>,
 }
 
 #[derive(Clone, Copy, Serialize, Deserialize)]
@@ -135,6 +143,7 @@ enum CallState {
     Ready,
     Approved,
     Started { effect: EffectWord, at: i64 },
+    Rests { began: i64, look_at: i64, misses: u32 },
     AsksClient,
     AsksApproval,
 }
@@ -159,6 +168,7 @@ impl<'a> Chat<'a> {
             tail,
             step,
             calls,
+            grants,
             awaits_until,
             tried,
             wait,
@@ -190,6 +200,7 @@ impl<'a> Chat<'a> {
             tail: (*tail).into(),
             step: step.0,
             calls: calls.iter().map(OpenCall::from).collect(),
+            grants: grants.iter().map(Grant::from).collect(),
             awaits_until: awaits_until.map(|at| at.0),
             tried: (*tried).into(),
             wait: wait.as_ref().map(Wait::from),
@@ -232,6 +243,7 @@ impl Shape for Chat<'_> {
             tail: self.tail.into(),
             step: StepId(self.step),
             calls: self.calls.into_iter().map(Into::into).collect(),
+            grants: self.grants.into_iter().map(Into::into).collect(),
             awaits_until: self.awaits_until.map(Timestamp),
             tried: self.tried.into(),
             wait: self.wait.map(Into::into),
@@ -287,31 +299,41 @@ impl<'a> Queued<'a> {
 }
 
 impl<'a> From<&'a chat::OpenCall> for OpenCall<'a> {
-    fn from(chat::OpenCall { uid, tool, input_hash, state, input, progress }: &'a chat::OpenCall) -> Self {
+    fn from(chat::OpenCall { uid, tool, input_hash, state, input, ask, progress, handle }: &'a chat::OpenCall) -> Self {
         let state = match *state {
             chat::CallState::Ready => CallState::Ready,
             chat::CallState::Approved => CallState::Approved,
             chat::CallState::Started { effect, at } => CallState::Started { effect: effect.into(), at: at.0 },
+            chat::CallState::Rests { began, look_at, misses } => {
+                CallState::Rests { began: began.0, look_at: look_at.0, misses }
+            }
             chat::CallState::AsksClient => CallState::AsksClient,
             chat::CallState::AsksApproval => CallState::AsksApproval,
         };
         let input = input.as_deref().map(Cow::from);
+        let ask = ask.as_deref().map(AskDetail::from);
         let progress = progress.as_deref().map(Cow::from);
-        Self { uid: (*uid).into(), tool: tool.into(), input_hash: *input_hash, state, input, progress }
+        let handle = handle.as_deref().map(Cow::from);
+        Self { uid: (*uid).into(), tool: tool.into(), input_hash: *input_hash, state, input, ask, progress, handle }
     }
 }
 
 impl From<OpenCall<'_>> for chat::OpenCall {
-    fn from(OpenCall { uid, tool, input_hash, state, input, progress }: OpenCall<'_>) -> Self {
+    fn from(OpenCall { uid, tool, input_hash, state, input, ask, progress, handle }: OpenCall<'_>) -> Self {
         let state = match state {
             CallState::Ready => chat::CallState::Ready,
             CallState::Approved => chat::CallState::Approved,
             CallState::Started { effect, at } => chat::CallState::Started { effect: effect.into(), at: Timestamp(at) },
+            CallState::Rests { began, look_at, misses } => {
+                chat::CallState::Rests { began: Timestamp(began), look_at: Timestamp(look_at), misses }
+            }
             CallState::AsksClient => chat::CallState::AsksClient,
             CallState::AsksApproval => chat::CallState::AsksApproval,
         };
         let input = input.as_deref().map(Into::into);
+        let ask = ask.map(|ask| Arc::new(ask.into()));
         let progress = progress.as_deref().map(Into::into);
-        Self { uid: uid.into(), tool: tool.into_owned(), input_hash, state, input, progress }
+        let handle = handle.as_deref().map(Into::into);
+        Self { uid: uid.into(), tool: tool.into_owned(), input_hash, state, input, ask, progress, handle }
     }
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use everturn_core::command;
-use everturn_core::ids::{InboxSeq, MessageId, ModelId};
+use everturn_core::ids::{InboxSeq, MessageId, ModelId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::blob::{BlobId, Blobs, Bytes};
@@ -32,7 +32,7 @@ pub(crate) fn begins_a_turn(text: &str) -> Result<bool, BadShape> {
     Ok(match wish {
         Wish::Send { .. } | Wish::Edit { .. } | Wish::Promote(_) | Wish::Compact => true,
         Wish::Unqueue(_) | Wish::Interrupt | Wish::Answer(_) => false,
-        Wish::Archive | Wish::Unarchive | Wish::Rename(_) | Wish::Patch { .. } => false,
+        Wish::Archive | Wish::Unarchive | Wish::Rename(_) | Wish::Revoke(_) | Wish::Patch { .. } => false,
     })
 }
 
@@ -59,6 +59,7 @@ enum Wish<'a> {
     Archive,
     Unarchive,
     Rename(Cow<'a, str>),
+    Revoke(Uid),
     Patch {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         title: Option<Cow<'a, str>>,
@@ -90,6 +91,7 @@ enum Answered<'a> {
     Output(Output<'a>),
     Error(Output<'a>),
     Approve { input_hash: u64 },
+    Grant { input_hash: u64, by: Cow<'a, str>, until: i64 },
     Deny { reason: Cow<'a, str> },
 }
 
@@ -112,6 +114,7 @@ impl<'a> Wish<'a> {
             command::Command::Archive => Self::Archive,
             command::Command::Unarchive => Self::Unarchive,
             command::Command::Rename(title) => Self::Rename(title.into()),
+            command::Command::Revoke(call) => Self::Revoke((*call).into()),
             command::Command::Patch { title, archived, model, debug } => Self::Patch {
                 title: title.as_ref().map(Cow::from),
                 archived: *archived,
@@ -129,7 +132,7 @@ impl Shape for Command<'_> {
         match &self.0 {
             Wish::Send { parts, .. } | Wish::Edit { parts, .. } => parts.wants(wanted),
             Wish::Answer(answers) => answers.iter().for_each(|answer| answer.what.wants(wanted)),
-            Wish::Promote(_) | Wish::Unqueue(_) | Wish::Interrupt => {}
+            Wish::Promote(_) | Wish::Unqueue(_) | Wish::Interrupt | Wish::Revoke(_) => {}
             Wish::Compact | Wish::Archive | Wish::Unarchive | Wish::Rename(_) | Wish::Patch { .. } => {}
         }
     }
@@ -151,6 +154,7 @@ impl Shape for Command<'_> {
             Wish::Archive => command::Command::Archive,
             Wish::Unarchive => command::Command::Unarchive,
             Wish::Rename(title) => command::Command::Rename(title.into_owned()),
+            Wish::Revoke(call) => command::Command::Revoke(call.into()),
             Wish::Patch { title, archived, model, debug } => {
                 let (title, model) = (title.map(Cow::into_owned), model.map(Into::into));
                 command::Command::Patch { title, archived, model, debug }
@@ -183,6 +187,9 @@ impl<'a> Answer<'a> {
             command::AnswerContent::Output(output) => Answered::Output(Output::of(output, blobs)),
             command::AnswerContent::Error(output) => Answered::Error(Output::of(output, blobs)),
             command::AnswerContent::Approve { input_hash } => Answered::Approve { input_hash: *input_hash },
+            command::AnswerContent::Grant { input_hash, by, until } => {
+                Answered::Grant { input_hash: *input_hash, by: by.into(), until: until.0 }
+            }
             command::AnswerContent::Deny { reason } => Answered::Deny { reason: reason.into() },
         };
         Self { call: (*call).into(), what }
@@ -193,6 +200,9 @@ impl<'a> Answer<'a> {
             Answered::Output(output) => command::AnswerContent::Output(output.build(bytes)?),
             Answered::Error(output) => command::AnswerContent::Error(output.build(bytes)?),
             Answered::Approve { input_hash } => command::AnswerContent::Approve { input_hash },
+            Answered::Grant { input_hash, by, until } => {
+                command::AnswerContent::Grant { input_hash, by: by.into_owned(), until: Timestamp(until) }
+            }
             Answered::Deny { reason } => command::AnswerContent::Deny { reason: reason.into_owned() },
         };
         Ok(command::CallAnswer { call: self.call.into(), what })
@@ -203,7 +213,7 @@ impl Answered<'_> {
     fn wants(&self, wanted: &mut Vec<BlobId>) {
         match self {
             Self::Output(output) | Self::Error(output) => output.wants(wanted),
-            Self::Approve { .. } | Self::Deny { .. } => {}
+            Self::Approve { .. } | Self::Grant { .. } | Self::Deny { .. } => {}
         }
     }
 }

@@ -50,6 +50,8 @@ enum Refusal {
     WrongAnswer(Uid),
     AnsweredTwice(Uid),
     InputChanged(Uid),
+    NotGrantable(Uid),
+    NotGranted,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -96,6 +98,8 @@ impl From<command::Refusal> for Refusal {
             command::Refusal::WrongAnswer(call) => Self::WrongAnswer(call.into()),
             command::Refusal::AnsweredTwice(call) => Self::AnsweredTwice(call.into()),
             command::Refusal::InputChanged(call) => Self::InputChanged(call.into()),
+            command::Refusal::NotGrantable(call) => Self::NotGrantable(call.into()),
+            command::Refusal::NotGranted => Self::NotGranted,
         }
     }
 }
@@ -115,6 +119,8 @@ impl From<Refusal> for command::Refusal {
             Refusal::WrongAnswer(call) => Self::WrongAnswer(call.into()),
             Refusal::AnsweredTwice(call) => Self::AnsweredTwice(call.into()),
             Refusal::InputChanged(call) => Self::InputChanged(call.into()),
+            Refusal::NotGrantable(call) => Self::NotGrantable(call.into()),
+            Refusal::NotGranted => Self::NotGranted,
         }
     }
 }

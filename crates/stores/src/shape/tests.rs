@@ -13,11 +13,11 @@ use everturn_core::fact::AttemptRecord;
 use everturn_core::ids::{CallUid, Seq, StepId, Timestamp};
 use everturn_core::message::{Body, Media, Message, Output};
 use everturn_core::view::JournalRow;
+use everturn_testkit::conformance::samples::ODD;
 
 use super::bundle::{self, Bundle};
 use super::rows::Piece;
 use super::{BadShape, BlobId, Bytes, Shape, Stored, Written, attempted, chat, command, message, outcome, rows};
-use crate::conformance::samples::ODD;
 
 /// Everything that is stored, as a text and back.
 pub(super) trait Kept: PartialEq + Debug + Sized {

@@ -15,6 +15,16 @@ pub(crate) enum TxError<E> {
     Failed(Error),
 }
 
+impl TxError<StoreError> {
+    /// Whether it concerns what was read alone: other rows and pages can be read.
+    pub(crate) fn is_damage(&self) -> bool {
+        match self {
+            Self::Refused(error) => matches!(error, StoreError::Damaged(_) | StoreError::Unreadable(_)),
+            Self::Failed(error) => is_damage(error),
+        }
+    }
+}
+
 impl<E> From<Error> for TxError<E> {
     fn from(error: Error) -> Self {
         Self::Failed(error)

@@ -17,12 +17,12 @@ use std::time::Duration;
 
 use everturn_core::command::{Command, Delivery};
 use everturn_core::ids::{ChatId, Timestamp};
-use everturn_core::rehearsal::sample::{chat_id, send};
-use everturn_core::rehearsal::tiny_limits;
 use everturn_stores::postgres::PostgresOptions;
 use everturn_stores::{NewChat, Postgres, Receipt, Store, Submission, SubmitError};
+use everturn_testkit::rehearsal::sample::{chat_id, send};
+use everturn_testkit::rehearsal::tiny_limits;
 
-everturn_stores::conformance! {
+everturn_testkit::conformance! {
     /// CS01, CS02, CS03, CS05, CS10, CS13, CS15, CS17, CS23, CS24, PR13: Postgres keeps the rules of stores.
     #[test]
     fn conforms() -> Postgres {
@@ -30,7 +30,7 @@ everturn_stores::conformance! {
     }
 }
 
-everturn_stores::conformance! {
+everturn_testkit::conformance! {
     /// With every delta filed at once.
     #[test]
     fn conforms_when_all_is_filed() -> Postgres {

@@ -12,6 +12,7 @@ impl Scratch {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let name = format!("everturn-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
         let dir = std::env::temp_dir().join(name);
+        let _ = std::fs::remove_dir_all(&dir); // Of a process that was killed and had the same number.
         std::fs::create_dir_all(&dir).expect("the system has a place for scratch files");
         Self(dir)
     }

@@ -1,6 +1,7 @@
 //! The store in a data directory, held to the rules of stores and to its own.
 
 mod backup;
+mod damaged;
 mod deleted;
 mod inspecting;
 mod long;
@@ -27,7 +28,7 @@ fn damage(dir: impl AsRef<Path>) {
     let file = dir.as_ref().join("everturn.db");
     let database = Connection::open(&file).expect("it is whole");
     let log: i64 = database.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0)).expect("it is ours");
-    assert_eq!(log, 0, "nobody else has it open");
+    assert_eq!(log, 0, "no other process has it open");
     drop(database);
     let mut bytes = std::fs::read(&file).expect("it is there");
     let middle = bytes.len() / 2;
@@ -50,7 +51,7 @@ fn given() -> std::path::PathBuf {
     std::env::var_os(DIR).expect("played by another test alone").into()
 }
 
-everturn_stores::conformance! {
+everturn_testkit::conformance! {
     /// CS02, CS03, CS05, CS10, CS13, CS15, CS17, CS23, CS24, PR13: SQLite keeps the rules of stores.
     #[test]
     fn kept_open() -> Layered<Reopened> {
@@ -58,7 +59,7 @@ everturn_stores::conformance! {
     }
 }
 
-everturn_stores::conformance! {
+everturn_testkit::conformance! {
     /// CS05, CS24: closing and opening the store in between makes no difference.
     #[test]
     fn opened_again() -> Layered<Reopened> {

@@ -97,7 +97,7 @@ pub(crate) const HEADING: &str = "id, agent, owner, title, status, archived, ver
         SELECT inbox.body FROM inbox WHERE inbox.chat = chats.id AND inbox.seq > chats.obeyed) END AS pending";
 
 pub(crate) fn heading(row: &Row) -> Result<Heading, DbFault> {
-    let pending: Option<Vec<&str>> = row.get("pending");
+    let pending: Option<Vec<&str>> = row.try_get("pending").map_err(|_| damaged())?;
     let mut begins_a_turn = false;
     for command in pending.into_iter().flatten() {
         begins_a_turn |= command::begins_a_turn(command)?;
@@ -107,7 +107,7 @@ pub(crate) fn heading(row: &Row) -> Result<Heading, DbFault> {
         agent: name(row.get("agent"))?,
         owner: name(row.get("owner"))?,
         title: name(row.get("title"))?,
-        status: status_of(row.get("status"))?.shown(begins_a_turn),
+        status: status_of(text(row, "status")?)?.shown(begins_a_turn),
         archived: row.get("archived"),
         version: Version(count(row, "version")),
         received: InboxSeq(count(row, "submitted")),

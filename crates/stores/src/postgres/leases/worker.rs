@@ -78,7 +78,7 @@ impl WorkerState {
     }
 
     /// For tests: suspends heartbeats.
-    #[cfg(feature = "conformance")]
+    #[cfg(feature = "failpoints")]
     pub(crate) fn pause(&self, is_paused: bool) {
         self.is_paused.store(is_paused, Ordering::Relaxed);
     }

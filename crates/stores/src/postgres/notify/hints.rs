@@ -133,7 +133,7 @@ mod tests {
         let take = || hints.waiting().take();
         assert_eq!([take(), take(), take()], [Some(Hint::Look), Some(news), None]);
         [Hint::Look, Hint::Missed].into_iter().for_each(|hint| hints.put(hint));
-        assert_eq!([take(), take()], [Some(Hint::Missed), None], "whoever looks at everything looks for chats, too");
+        assert_eq!([take(), take()], [Some(Hint::Missed), None], "a look at everything includes the chats");
     }
 
     #[test]

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_core::alive::Alive;
-use everturn_core::chat::{CallState, Chat, OpenCall, StepAttempts, TranscriptTail, Turn};
-use everturn_core::command::{CallAnswer, Command, Delivery, ModelChoice, Refusal};
+use everturn_core::chat::{
+    AskDetail, CallOpening, CallState, Chat, Effect, OpenCall, StepAttempts, TranscriptTail, Turn,
+};
+use everturn_core::command::{AnswerContent, CallAnswer, Command, Delivery, ModelChoice, Refusal};
 use everturn_core::fact::{AttemptRecord, Fact, Totals};
 use everturn_core::ids::{CallUid, ChatId, InboxSeq, MessageId, Seq, StepId, Timestamp, Version};
 use everturn_core::message::{Call, Message, SendReceipt};
@@ -15,10 +17,10 @@ use everturn_core::setup::Setup;
 use everturn_core::status::{Status, Verb};
 use everturn_core::takeover::{DraftTakeovers, TakeoverPoint};
 use everturn_core::view::JournalRow;
+use everturn_testkit::conformance::{samples, unicode};
 use serde_json::json;
 
 use super::Appends;
-use crate::conformance::{samples, unicode};
 
 const UID: CallUid = CallUid { step: StepId(u64::MAX), ordinal: u16::MAX };
 
@@ -79,6 +81,15 @@ pub(super) fn chats(odd: &str) -> Vec<Chat> {
     let alive = Alive { until: Timestamp(-1), since_reply: Duration::from_nanos(u64::MAX) };
     let turn = Some(Turn { alive, ..Turn::default() });
     chats.push(Chat { totals, turn, ..chats[0].clone() });
+    let asks = OpenCall::new(&Call::new(UID, odd, odd), CallOpening::Ask(Arc::new(samples::ask_detail(odd))));
+    let (path, confinement, grant) = (None, None, None);
+    let bare = AskDetail { basis: String::new(), effect: Effect::Read, path, confinement, grant, terms: String::new() };
+    let calls = vec![asks.clone(), OpenCall { ask: Some(Arc::new(bare)), ..asks }];
+    chats.push(Chat { calls, grants: vec![samples::grant(odd)], ..chats[0].clone() });
+    let state = CallState::Rests { began: Timestamp(-1), look_at: Timestamp(i64::MAX), misses: u32::MAX };
+    let rests = OpenCall::new(&Call::new(UID, odd, odd), CallState::Ready);
+    let rests = OpenCall { state, handle: Some(odd.into()), ..rests };
+    chats.push(Chat { calls: vec![rests], ..chats[0].clone() });
     chats
 }
 
@@ -113,6 +124,9 @@ pub(super) fn commands(odd: &str) -> Vec<Command> {
         Command::Patch { title: None, archived: None, model: Some(ModelChoice::Own(samples::model(odd))), debug: None },
         Command::Patch { title: None, archived: None, model: None, debug: Some(true) },
     ]);
+    let (by, until) = (odd.into(), Timestamp(i64::MIN));
+    let what = AnswerContent::Grant { input_hash: u64::MAX, by, until };
+    commands.extend([Command::Answer([CallAnswer { call: UID, what }].into()), Command::Revoke(UID)]);
     let is_asked = |verb: &Verb| commands.iter().any(|command| command.verb() == *verb);
     let others = Verb::ALL.iter().take_while(|verb| **verb != Verb::Begin); // From there on they are the driver's.
     assert_eq!(others.filter(|verb| !is_asked(verb)).count(), 0, "a command has no sample");

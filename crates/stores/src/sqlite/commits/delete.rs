@@ -6,7 +6,6 @@ use crate::shape::bundle::{self, Bundle};
 use crate::sqlite::columns::{id, text};
 use crate::sqlite::error::TxError;
 use crate::sqlite::journal::open_drafts::TxEffect;
-use crate::sqlite::journal::trim::unreadable;
 use crate::sqlite::writer::tx::{CachedChat, WriteTx};
 use crate::store::{AppendRight, WriteError};
 
@@ -43,14 +42,21 @@ impl WriteTx<'_> {
         let mut select = self.connection.prepare_cached("SELECT place, body FROM drafts")?;
         let (mut rows, mut changed) = (select.query([])?, Vec::new());
         while let Some(row) = rows.next()? {
-            let entries = bundle::parse(text(row, 1)?).map_err(unreadable)?;
+            let place: i64 = row.get(0)?;
+            let text = text(row, 1).unwrap_or_default();
+            let Ok(entries) = bundle::parse(text) else {
+                let heads = bundle::heads_of_damaged(text);
+                if !heads.is_empty() && heads.iter().all(|head| head.chat == number) {
+                    changed.push((place, None));
+                }
+                continue; // Other chats report the damage.
+            };
             let mut others = Bundle::default();
             for entry in entries.iter().filter(|entry| entry.head.chat != number) {
                 others.add(entry.head, entry.at, entry.text());
                 self.log.len += 1;
             }
             if entries.iter().any(|entry| entry.head.chat == number) {
-                let place: i64 = row.get(0)?;
                 changed.push((place, (!others.is_empty()).then(|| others.take())));
             }
         }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use everturn_core::ids::{ChatId, Seq, StepId, Version};
 use everturn_core::view::JournalRow;
+use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use crate::shape::rows::Rows;
@@ -16,6 +17,7 @@ use crate::shape::{Bytes, Stored, bundle};
 use crate::sqlite::columns::{chat_id, text, unsigned};
 use crate::sqlite::error::is_damage;
 use crate::sqlite::journal::open_drafts::{JournalPosition, OpenDraft};
+use crate::sqlite::reads::damage;
 use crate::sqlite::setup::open::OpenError;
 use crate::sqlite::writer::tx::LogEnd;
 
@@ -24,9 +26,41 @@ const KEPT_BYTES_MAX: usize = 48 << 20;
 /// Memory of a row beside its content, roughly.
 const ROW_BYTES: usize = 128;
 
-/// Scans the log and finds all open drafts.
+/// Scans the log and finds all open drafts. A log with damaged pages is replaced by a copy of what can be read: it could
+/// neither grow nor be trimmed.
 pub(crate) fn scan(connection: &Connection) -> Result<(LogEnd, HashMap<ChatId, OpenDraft>), OpenError> {
-    scan_keeping(connection, KEPT_BYTES_MAX)
+    match scan_keeping(connection, KEPT_BYTES_MAX) {
+        Err(OpenError::Damaged(why)) => {
+            tracing::error!(
+                why,
+                "journal page is damaged: its deltas are lost; run `everturn doctor` and restore a backup"
+            );
+            replace(connection)?;
+            scan_keeping(connection, KEPT_BYTES_MAX)
+        }
+        scanned => scanned,
+    }
+}
+
+/// Begins a new log with the rows that can be read. The damaged one stays in the file under another name.
+fn replace(connection: &Connection) -> Result<(), OpenError> {
+    let mut kept = Vec::new();
+    damage::walk(connection, "SELECT place, body FROM drafts WHERE place > ?1 ORDER BY place", i64::MAX, |row| {
+        let place = row.get(0)?;
+        kept.push((place, row.get::<_, Value>(1)?));
+        Ok(place)
+    })?;
+    let tx = connection.unchecked_transaction()?;
+    let tables = "SELECT count(*) FROM sqlite_schema WHERE name LIKE 'drafts_damaged_%'";
+    let number = tx.query_row(tables, [], |row| row.get::<_, i64>(0))? + 1;
+    tx.execute_batch(&format!(
+        "ALTER TABLE drafts RENAME TO drafts_damaged_{number};
+        CREATE TABLE drafts (place INTEGER PRIMARY KEY, body TEXT NOT NULL);"
+    ))?;
+    for (place, body) in kept {
+        tx.prepare_cached("INSERT INTO drafts (place, body) VALUES (?1, ?2)")?.execute(params![place, body])?;
+    }
+    Ok(tx.commit()?)
 }
 
 pub(crate) fn scan_keeping(
@@ -76,33 +110,15 @@ fn appends(place: i64, text: Option<&str>) -> Vec<(bundle::Head, Option<Stored<R
     }
 }
 
-/// Visits the rows of the log in order, without the text if it cannot be read. Skips rows on unreadable pages.
+/// Visits the rows of the log in order, without the text if it cannot be read.
 fn visit(
     connection: &Connection,
     mut visit: impl FnMut(i64, Option<&str>) -> Result<(), OpenError>,
 ) -> Result<(), OpenError> {
-    let end: Option<i64> = connection.query_row("SELECT max(place) FROM drafts", [], |row| row.get(0))?;
-    let mut select = connection.prepare("SELECT place, body FROM drafts WHERE place > ?1 ORDER BY place")?;
-    let (mut last, mut is_told) = (0, false);
-    while end.is_some_and(|end| last < end) {
-        let mut found = select.query([last])?;
-        loop {
-            match found.next() {
-                Ok(Some(row)) => {
-                    last = row.get(0)?;
-                    visit(last, text(row, 1).ok())?;
-                }
-                Ok(None) => return Ok(()),
-                Err(error) if is_damage(&error) => {
-                    if !std::mem::replace(&mut is_told, true) {
-                        tracing::error!(%error, "journal page is damaged: its deltas are lost; run `everturn doctor` and restore a backup");
-                    }
-                    last += 1; // There may be readable rows behind the page.
-                    break;
-                }
-                Err(error) => return Err(error.into()),
-            }
-        }
+    let mut select = connection.prepare("SELECT place, body FROM drafts ORDER BY place")?;
+    let mut found = select.query([])?;
+    while let Some(row) = found.next()? {
+        visit(row.get(0)?, text(row, 1).ok())?;
     }
     Ok(())
 }

@@ -17,9 +17,9 @@ use rusqlite::Connection;
 use crate::chat_snapshot::ChatSnapshot;
 use crate::heading::Heading;
 use crate::shape::bundle;
-use crate::sqlite::columns::chat_id;
 use crate::sqlite::error::store_error;
 use crate::sqlite::reads::chat;
+use crate::sqlite::reads::damage;
 use crate::sqlite::reads::list;
 use crate::sqlite::setup::connect;
 use crate::sqlite::setup::migrate;
@@ -164,16 +164,13 @@ impl SqliteInspection {
         }
     }
 
-    /// All chats, oldest first.
+    /// All chats, oldest first, damaged ones too as far as they can be named.
     ///
     /// # Errors
     /// They cannot be read.
     pub fn chats(&self) -> Result<Vec<ChatId>, StoreError> {
-        let all = || -> Result<Vec<ChatId>, rusqlite::Error> {
-            let mut select = self.connection.prepare("SELECT id FROM chats ORDER BY id")?;
-            select.query_map([], |row| chat_id(row, 0))?.collect()
-        };
-        all().map_err(|error| store_error(&error))
+        let all = damage::all(&self.connection).map_err(|error| store_error(&error))?;
+        Ok(all.into_iter().map(|(_, chat)| chat).collect())
     }
 
     /// List entry of a chat.
@@ -237,12 +234,17 @@ impl SqliteInspection {
         for table in TABLES {
             let sql = format!("SELECT count(*) FROM {table} WHERE chat NOT IN (SELECT id FROM chats)");
             let counted = self.connection.query_row(&sql, [], |row| row.get::<_, i64>(0));
-            let rows = counted.map_err(|error| store_error(&error))?.unsigned_abs();
-            if rows > 0 {
-                orphans.push(StoredDefect::OrphanRows { table, rows });
+            match counted.map_err(|error| store_error(&error)) {
+                Ok(0) => {}
+                Ok(rows) => orphans.push(StoredDefect::OrphanRows { table, rows: rows.unsigned_abs() }),
+                Err(StoreError::Damaged(why)) => orphans.push(StoredDefect::Unreadable { what: table.into(), why }),
+                Err(error) => return Err(error),
             }
         }
-        orphans.extend(self.journal_orphans().map_err(|error| store_error(&error))?);
+        match self.journal_orphans().map_err(|error| store_error(&error)) {
+            Err(StoreError::Damaged(why)) => orphans.push(StoredDefect::Unreadable { what: "drafts".into(), why }),
+            found => orphans.extend(found?),
+        }
         Ok(orphans)
     }
 

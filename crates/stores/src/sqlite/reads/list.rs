@@ -7,6 +7,7 @@ use std::time::Duration;
 use everturn_core::budget::{BudgetUse, Day};
 use everturn_core::cost::Micros;
 use everturn_core::ids::{ChatId, InboxSeq, Timestamp, Version};
+use everturn_core::status::Status;
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension as _, Row, params, params_from_iter};
 
@@ -14,7 +15,8 @@ use crate::heading::{ChatQuery, Heading, searchable};
 use crate::search;
 use crate::shape;
 use crate::sqlite::columns::{chat_id, id, name, number, text, unsigned};
-use crate::sqlite::error::TxError;
+use crate::sqlite::error::{TxError, is_damage};
+use crate::sqlite::reads::damage::{self, DamageLog};
 use crate::store::{StoreError, Unsettled};
 use crate::tables;
 
@@ -55,8 +57,32 @@ fn has_work(connection: &Connection, chat: ChatId, obeyed: InboxSeq) -> Result<b
     Ok(false)
 }
 
+/// Chats that match. Damaged chats are left out.
+pub(crate) fn headings(
+    connection: &Connection,
+    query: &ChatQuery,
+    log: &DamageLog,
+) -> Result<Vec<Heading>, TxError<StoreError>> {
+    match matching(connection, query) {
+        Err(error) if error.is_damage() => {}
+        done => return done,
+    }
+    let mut places = damage::all(connection)?;
+    places.retain(|place| query.after.is_none_or(|after| *place < after));
+    places.sort_unstable_by(|one, other| other.cmp(one));
+    let mut headings = Vec::new();
+    for (_, chat) in places {
+        let found = matching(connection, &ChatQuery { only: Some(chat), ..query.clone() });
+        headings.extend(log.spare(chat, found)?.into_iter().flatten());
+        if headings.len() >= query.len {
+            break;
+        }
+    }
+    Ok(headings)
+}
+
 /// Chats that match. Archived and other chats are apart in the index, so they are read one after the other.
-pub(crate) fn headings(connection: &Connection, query: &ChatQuery) -> Result<Vec<Heading>, TxError<StoreError>> {
+fn matching(connection: &Connection, query: &ChatQuery) -> Result<Vec<Heading>, TxError<StoreError>> {
     let mut headings = Vec::new();
     for archived in [false, true].into_iter().filter(|archived| query.archived.is_none_or(|wanted| wanted == *archived))
     {
@@ -75,9 +101,20 @@ fn some(
 ) -> Result<(), TxError<StoreError>> {
     let mut sql = format!("SELECT {COLUMNS} FROM chats WHERE archived = ?");
     let mut values = vec![Value::from(archived)];
+    if let Some(chat) = query.only {
+        sql.push_str(" AND id = ?");
+        values.push(id(chat).to_vec().into());
+    }
     if let Some(owner) = &query.owner {
         sql.push_str(" AND owner = ?");
         values.push(owner.as_bytes().to_vec().into());
+    }
+    if let Some(status) = query.status {
+        sql.push_str(" AND status = ?");
+        if is_unsettled(status) {
+            sql.push_str(" AND unsettled = 1"); // They are few, and lie together in an index of their own.
+        }
+        values.push(tables::status_word(status).to_owned().into());
     }
     if !query.text.is_empty() {
         sql.push_str(" AND (instr(searchable, ?) > 0");
@@ -105,15 +142,39 @@ fn some(
     Ok(())
 }
 
+const fn is_unsettled(status: Status) -> bool {
+    match status {
+        Status::Running | Status::Interrupting | Status::Awaiting => true,
+        Status::Idle | Status::Failed => false,
+    }
+}
+
 /// How many chats of an owner are at work, besides these. They are few, and lie together in an index of their own.
+/// A damaged chat does not work.
 pub(crate) fn working(
     connection: &Connection,
     owner: &str,
     besides: &BTreeSet<ChatId>,
+    log: &DamageLog,
 ) -> Result<usize, TxError<StoreError>> {
-    let sql = "SELECT id FROM chats INDEXED BY chats_unsettled
-        WHERE owner = ?1 AND unsettled = 1 AND (status IN ('running', 'interrupting') OR submitted > obeyed)";
-    let mut select = connection.prepare_cached(sql)?;
+    match count_working(connection, owner, besides) {
+        Err(error) if is_damage(&error) => {}
+        done => return Ok(done?),
+    }
+    let mut select = connection.prepare(&format!("SELECT 1 FROM chats WHERE id = ?2 AND {WORKING}"))?;
+    let mut count = 0;
+    for chat in damage::unsettled(connection)?.difference(besides) {
+        let works = select.exists(params![owner.as_bytes(), id(*chat)]);
+        count += usize::from(log.spare(*chat, works.map_err(TxError::from))?.unwrap_or(false));
+    }
+    Ok(count)
+}
+
+const WORKING: &str = "owner = ?1 AND unsettled = 1 AND (status IN ('running', 'interrupting') OR submitted > obeyed)";
+
+fn count_working(connection: &Connection, owner: &str, besides: &BTreeSet<ChatId>) -> Result<usize, rusqlite::Error> {
+    let sql = format!("SELECT id FROM chats INDEXED BY chats_unsettled WHERE {WORKING}");
+    let mut select = connection.prepare_cached(&sql)?;
     let (mut found, mut count) = (select.query(params![owner.as_bytes()])?, 0);
     while let Some(row) = found.next()? {
         count += usize::from(!besides.contains(&chat_id(row, 0)?));
@@ -138,12 +199,24 @@ pub(crate) fn used(
     Ok(found?)
 }
 
-/// Chats that are busy or have commands to apply, oldest first.
+/// Chats that are busy or have commands to apply, oldest first. Damaged chats are included: their drivers report them.
 pub(crate) fn unsettled(connection: &Connection) -> Result<Vec<Unsettled>, TxError<StoreError>> {
+    let found_of = |row: &Row<'_>| Ok(Unsettled { chat: chat_id(row, 0)?, has_commands: row.get(1)? });
     let sql = "SELECT id, submitted > obeyed FROM chats WHERE unsettled = 1 ORDER BY id";
-    let mut select = connection.prepare_cached(sql)?;
-    let found = select.query_map([], |row| Ok(Unsettled { chat: chat_id(row, 0)?, has_commands: row.get(1)? }))?;
-    Ok(found.collect::<Result<_, _>>()?)
+    let found = connection.prepare_cached(sql)?.query_map([], found_of)?.collect::<Result<_, _>>();
+    match found {
+        Err(error) if is_damage(&error) => {}
+        found => return Ok(found?),
+    }
+    let mut select = connection.prepare("SELECT id, submitted > obeyed FROM chats WHERE id = ?1 AND unsettled = 1")?;
+    let mut all = Vec::new();
+    for chat in damage::unsettled(connection)? {
+        match select.query_row(params![id(chat)], found_of).optional() {
+            Err(error) if is_damage(&error) => all.push(Unsettled { chat, has_commands: true }),
+            found => all.extend(found?),
+        }
+    }
+    Ok(all)
 }
 
 #[cfg(test)]
@@ -183,7 +256,7 @@ mod tests {
                 false
             };
             connection.progress_handler(1, Some(step)).unwrap();
-            assert_eq!(working(connection, "me", &BTreeSet::new()).unwrap(), 3);
+            assert_eq!(working(connection, "me", &BTreeSet::new(), &DamageLog::default()).unwrap(), 3);
             connection.progress_handler(0, None::<fn() -> bool>).unwrap();
             count.load(Ordering::Relaxed)
         };

@@ -293,7 +293,7 @@ mod tests {
         }));
         assert!(waits(first.as_mut()).await);
         let mut second =
-            Box::pin(readers.read(|_| -> Result<(), TxError<StoreError>> { panic!("nobody waits for this") }));
+            Box::pin(readers.read(|_| -> Result<(), TxError<StoreError>> { panic!("no caller waits for this") }));
         assert!(waits(second.as_mut()).await);
         drop(second);
         let panics = tokio::spawn({

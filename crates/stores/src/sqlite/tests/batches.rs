@@ -6,17 +6,17 @@ use std::sync::mpsc::channel;
 
 use everturn_core::fact::Fact;
 use everturn_core::ids::Version;
-use everturn_core::rehearsal::sample::{attempt, chat_id};
 use everturn_core::status::Status;
+use everturn_testkit::rehearsal::sample::{attempt, chat_id};
 use rusqlite::ffi;
 
 use super::{dir, open};
-use crate::conformance::Witness;
 use crate::sqlite::Sqlite;
 use crate::sqlite::error::TxError;
 use crate::sqlite::writer::thread::{CROWD_LEN, DurabilityNeed};
 use crate::sqlite::writer::tx::WriteTx;
 use crate::store::StoreError;
+use crate::witness::Witness;
 use crate::{MakeError, NewChat, Store as _, StoreExt as _, WriteError};
 
 /// CS01: a job that the database refuses in the middle, and one that panics, are answered with an error and undone. What was
@@ -138,8 +138,8 @@ async fn a_connection_that_failed_is_not_used_again() {
     std::fs::remove_dir_all(dir).unwrap();
 }
 
-/// What was written before the disk failed is doubtful until all of it is written back. While somebody reads what was there
-/// before, that cannot be; so nothing is taken, and then it is.
+/// What was written before the disk failed is doubtful until all of it is written back. A reader of the state before
+/// prevents that; until it is done, jobs are refused.
 #[tokio::test]
 async fn nothing_is_taken_while_what_is_doubtful_cannot_be_written_back() {
     let dir = dir("doubtful");

@@ -4,13 +4,13 @@ use everturn_core::chat::TurnEnd;
 use everturn_core::delta::Delta;
 use everturn_core::ids::Seq;
 use everturn_core::message::{File, Meta, Stop};
-use everturn_core::rehearsal::sample::{attempt, text};
 use everturn_core::view::{Event, View};
+use everturn_testkit::rehearsal::sample::{attempt, text};
 
 use super::{dir, log_len, open};
-use crate::conformance::Witness;
 use crate::sqlite::reads::chat as reads;
 use crate::sqlite::{Sqlite, SqliteOptions};
+use crate::witness::Witness;
 use crate::{Store as _, StoreExt as _};
 
 /// Length of a log of dead rows at most, with the rows that one round adds.

@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 
 use everturn_core::delta::Delta;
 use everturn_core::message::{File, Meta};
-use everturn_core::rehearsal::sample::{attempt, text};
-use everturn_core::rehearsal::tiny_limits;
+use everturn_testkit::rehearsal::sample::{attempt, text};
+use everturn_testkit::rehearsal::tiny_limits;
 use rusqlite::StatementStatus;
 
 use super::{dir, open};
-use crate::conformance::Witness;
 use crate::sqlite::journal::scan;
 use crate::sqlite::reads::chat as reads;
 use crate::sqlite::setup::{connect, open as opening};
 use crate::sqlite::{Sqlite, SqliteOptions};
+use crate::witness::Witness;
 
 /// Three drafts in one log: one long enough that its rows are merged, one with a file in its middle, one that is short.
 async fn drafts(store: &std::sync::Arc<Sqlite>) -> [Witness<Sqlite>; 3] {

@@ -201,7 +201,11 @@ impl Writer {
         for mut job in batch {
             if failures < FAILURES_MAX {
                 newest = self.together(std::slice::from_mut(&mut job)).err();
-                failures = if newest.is_some() { failures + 1 } else { 0 };
+                failures = match newest {
+                    Some(StoreError::Damaged(_)) => failures, // Of one chat: the next may be whole.
+                    Some(_) => failures + 1,
+                    None => 0,
+                };
             }
             job.answer(newest.clone());
         }

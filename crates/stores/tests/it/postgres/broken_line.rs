@@ -9,11 +9,11 @@ use everturn_core::chat::StepAttempts;
 use everturn_core::cost::{Spend, Tally, Usage};
 use everturn_core::fact::{AttemptOutcome, AttemptPurpose, AttemptRecord, Fact};
 use everturn_core::ids::{Seq, StepId, Timestamp};
-use everturn_core::rehearsal::sample::text;
 use everturn_core::view::JournalRow;
 use everturn_props::shared::psql;
 use everturn_stores::postgres::PostgresOptions;
 use everturn_stores::{Store, StoreExt as _};
+use everturn_testkit::rehearsal::sample::text;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -161,7 +161,7 @@ async fn a_taking_that_was_not_answered_counts_for_nobody() {
             PostgresOptions { listen_url: Some(url), retry_max: Duration::from_secs(3), ..PostgresOptions::default() };
         let store = open(&line.url, options).await;
         let chat = make(&store, 1).await;
-        let mut held = store.acquire(chat).await.expect("nobody holds it");
+        let mut held = store.acquire(chat).await.expect("the chat is free");
         for breaks in [1, 3, i64::MAX] {
             line.breaks.store(breaks, Ordering::Relaxed);
             let lease = match store.acquire(chat).await {
@@ -198,6 +198,6 @@ async fn a_stopped_process_keeps_no_lock() {
     while line.breaks.load(Ordering::Relaxed) > 0 {
         tokio::task::yield_now().await; // It holds the chat's row by then.
     }
-    submit(&two, chat, "me too", None).await.expect("nobody is in the way for long");
+    submit(&two, chat, "me too", None).await.expect("no lock is held for long");
     standing.abort();
 }

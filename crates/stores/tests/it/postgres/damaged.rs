@@ -1,10 +1,10 @@
 //! Texts in the database that are not what was written. Only their own chats are harmed.
 
-use everturn_core::rehearsal::sample::{attempt, text};
 use everturn_props::shared::psql;
-use everturn_stores::conformance::Witness;
 use everturn_stores::postgres::PostgresOptions;
-use everturn_stores::{Store as _, StoreError, StoreExt as _, WriteError};
+use everturn_stores::{ChatQuery, NewChat, Store as _, StoreError, StoreExt as _, WriteError};
+use everturn_testkit::conformance::Witness;
+use everturn_testkit::rehearsal::sample::{attempt, chat_id, text};
 
 use super::{database, open};
 
@@ -32,6 +32,31 @@ async fn a_damaged_message_harms_its_own_chat_alone() {
         whole.agrees().await;
         whole.journal(vec![attempt(), text("goes on")]).await;
     }
+}
+
+/// A list leaves out chats that cannot be read, and its pages stay full.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_list_leaves_out_only_damaged_chats() {
+    let url = database();
+    let store = open(&url, PostgresOptions::default()).await;
+    for number in 1..=9 {
+        store.create(&NewChat::of(chat_id(number), "agent", "owner")).await.expect("a store makes chats");
+    }
+    for (number, damage) in [(2, "title = '\\xff'"), (5, "status = 'asleep'"), (6, "agent = '\\xff'")] {
+        let id = chat_id(number).as_u128();
+        psql(&url, &format!("UPDATE chats SET {damage} WHERE id = '\\x{id:032x}'")).expect("it can be written");
+    }
+    let (mut found, mut query) = (Vec::new(), ChatQuery { len: 2, ..ChatQuery::default() });
+    loop {
+        let page = store.headings(&query).await.expect("it can be asked");
+        let Some(last) = page.last() else { break };
+        assert!(page.len() == 2, "a page that is not full would be the last for clients");
+        query.after = Some(last.place());
+        found.extend(page.into_iter().map(|heading| heading.id));
+    }
+    assert_eq!(found, [9, 8, 7, 4, 3, 1].map(chat_id));
+    let told = store.heading(chat_id(5)).await.expect_err("it is damaged");
+    assert!(matches!(told, StoreError::Unreadable(_)), "{told}");
 }
 
 /// Journal rows of some chats are damaged. A takeover finds the other chats complete.

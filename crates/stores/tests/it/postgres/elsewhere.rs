@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use everturn_stores::Postgres;
-use everturn_stores::conformance::{deleting, generated, inbox, journal, making, reads, watchers};
 use everturn_stores::postgres::PostgresOptions;
+use everturn_testkit::conformance::{deleting, generated, inbox, journal, making, reads, watchers};
 use everturn_testkit::{Access, Layered, StoreLayer};
 
 use super::{database, open};

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use everturn_core::rehearsal::sample::chat_id;
 use everturn_props::{PostgresServer, shared};
 use everturn_stores::postgres::PostgresOptions;
 use everturn_stores::{Postgres, StoreExt as _};
+use everturn_testkit::rehearsal::sample::chat_id;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 
 /// A certificate authority.

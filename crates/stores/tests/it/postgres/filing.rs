@@ -6,11 +6,11 @@ use std::sync::Arc;
 use everturn_core::change::Change;
 use everturn_core::chat::TurnEnd;
 use everturn_core::ids::{ChatId, Seq, StepId, Timestamp};
-use everturn_core::rehearsal::sample::text;
 use everturn_core::view::{Event, JournalRow};
 use everturn_props::shared::psql;
 use everturn_stores::postgres::PostgresOptions;
 use everturn_stores::{Lease, Postgres, Store, StoreExt as _};
+use everturn_testkit::rehearsal::sample::text;
 use tokio::task::JoinSet;
 
 use super::{database, hasty, make, open};
@@ -58,7 +58,7 @@ async fn a_draft_is_whole_wherever_it_lies() {
     );
     let chat = make(&one, 1).await;
     for seq in 1..=23 {
-        let lease = one.acquire(chat).await.expect("nobody else holds it");
+        let lease = one.acquire(chat).await.expect("no other process holds it");
         append(&one, &lease, seq..=seq).await; // It knows where the draft ends.
         assert_eq!(seen(&two, chat).await as u64, seq);
         assert_eq!(one.load(&lease).await.expect("the lease is ours").rows, rows(1..=seq, "word "));
@@ -75,7 +75,7 @@ async fn many_chats_share_a_row() {
     let one = open(&url, PostgresOptions { file_len_min: usize::MAX / 1024, ..PostgresOptions::default() }).await;
     let mut leases = Vec::new();
     for number in 1..=40 {
-        leases.push(one.acquire(make(&one, number).await).await.expect("nobody holds it"));
+        leases.push(one.acquire(make(&one, number).await).await.expect("the chat is free"));
     }
     for seq in 1..=10 {
         let mut appends = JoinSet::new();
@@ -91,7 +91,7 @@ async fn many_chats_share_a_row() {
     let longest = count(&url, "max(octet_length(body)) FROM tail");
     assert!(longest < 2_000, "a row of {longest} bytes goes elsewhere");
     one.release(leases.pop().expect("there are many")).await.expect("it is given back");
-    assert_eq!((in_tail(&url), in_drafts(&url)), (0, 400), "whoever goes on with one finds its rows");
+    assert_eq!((in_tail(&url), in_drafts(&url)), (0, 400), "a new holder of one finds its rows");
     assert_eq!(count(&url, "count(*) FROM drafts"), 40);
 }
 
@@ -102,7 +102,7 @@ async fn rows_of_a_dead_process_are_filed() {
     let (one, two) = (open(&url, PostgresOptions::default()).await, open(&url, PostgresOptions::default()).await);
     let mut leases = Vec::new();
     for number in 1..=3 {
-        let lease = one.acquire(make(&one, number).await).await.expect("nobody holds it");
+        let lease = one.acquire(make(&one, number).await).await.expect("the chat is free");
         append(&one, &lease, 1..=4).await;
         leases.push(lease);
     }
@@ -113,7 +113,7 @@ async fn rows_of_a_dead_process_are_filed() {
     append(&two, &taken, 5..=5).await;
     assert_eq!(two.load(&taken).await.expect("the lease is ours").rows, rows(1..=5, "word "));
     for lease in &leases[1..] {
-        assert_eq!(seen(&two, lease.chat()).await, 4, "nobody has taken it, and everybody finds it");
+        assert_eq!(seen(&two, lease.chat()).await, 4, "it was not taken, and every process finds it");
         let taken = two.acquire(lease.chat()).await.expect("its holder is dead");
         append(&two, &taken, 5..=5).await;
     }
@@ -124,7 +124,7 @@ async fn rows_of_a_dead_process_are_filed() {
 async fn a_start_files_what_was_left_behind() {
     let url = database();
     let one = open(&url, PostgresOptions::default()).await;
-    let lease = one.acquire(make(&one, 1).await).await.expect("nobody holds it");
+    let lease = one.acquire(make(&one, 1).await).await.expect("the chat is free");
     append(&one, &lease, 1..=4).await;
     drop((lease, one));
     let two = open(&url, hasty()).await;
@@ -140,8 +140,8 @@ async fn a_start_files_what_was_left_behind() {
 async fn nothing_is_filed_of_a_step_that_is_over() {
     let url = database();
     let one = open(&url, PostgresOptions::default()).await;
-    let mut over = one.acquire(make(&one, 1).await).await.expect("nobody holds it");
-    let open_still = one.acquire(make(&one, 2).await).await.expect("nobody holds it");
+    let mut over = one.acquire(make(&one, 1).await).await.expect("the chat is free");
+    let open_still = one.acquire(make(&one, 2).await).await.expect("the chat is free");
     append(&one, &over, 1..=3).await;
     append(&one, &open_still, 1..=2).await;
     let chat = one.load(&over).await.expect("the lease is ours").chat;

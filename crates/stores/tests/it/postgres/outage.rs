@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_core::ids::{MessageId, Seq, StepId, Timestamp};
-use everturn_core::rehearsal::sample::text;
 use everturn_core::view::JournalRow;
 use everturn_props::shared::psql;
 use everturn_props::{PostgresServer, ShutdownMode, postgres_bin};
@@ -16,6 +15,7 @@ use everturn_stores::{
     Durability, Hint, MessageReader, Postgres, Store, StoreError, StoreExt as _, SubmitError, TokenHash, Tokens,
     WriteError,
 };
+use everturn_testkit::rehearsal::sample::text;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
@@ -84,7 +84,7 @@ async fn nothing_accepted_is_lost_when_the_server_restarts() {
     let url = server.url("postgres");
     let store = open(&url, patient()).await;
     let (chat, driven) = (make(&store, 1).await, make(&store, 2).await);
-    let mut lease = store.acquire(driven).await.expect("nobody holds it");
+    let mut lease = store.acquire(driven).await.expect("the chat is free");
     let flag = tokio_stop::Flag::default();
     let asking = tokio::spawn(keep_asking(store.clone(), flag.clone()));
     let driving = tokio::spawn({
@@ -125,7 +125,7 @@ async fn nothing_accepted_is_lost_when_the_server_restarts() {
 async fn a_draft_outlives_the_server_if_that_is_wanted() {
     let server = Arc::new(PostgresServer::start().expect("a server can be started"));
     let store = open(&server.url("postgres"), patient()).await;
-    let lease = store.acquire(make(&store, 1).await).await.expect("nobody holds it");
+    let lease = store.acquire(make(&store, 1).await).await.expect("the chat is free");
     let (pen, flag) = (lease.append_right(), tokio_stop::Flag::default());
     let streaming = tokio::spawn({
         let (store, flag) = (store.clone(), flag.clone());
@@ -144,8 +144,8 @@ async fn a_draft_outlives_the_server_if_that_is_wanted() {
     assert_eq!(store.load(&lease).await.expect("the lease is still ours").rows.len() as u64, seq);
 }
 
-/// I3: else it is on the disk a moment later, however lazy the server is, and for a user who may do nothing but use its own
-/// database.
+/// I3: else it is on the disk a moment later, however lazy the server is, and for a database user without rights
+/// beyond its own database.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_draft_is_on_the_disk_a_moment_later() {
     let server = PostgresServer::start().expect("a server can be started");
@@ -159,7 +159,7 @@ async fn a_draft_is_on_the_disk_a_moment_later() {
     server.start_again().expect("it can be started again");
     let quiet = Duration::from_secs(600); // A heartbeat is synced, and all that was written before it.
     let store = open(&own, PostgresOptions { heartbeat: quiet, lease_max: quiet, ..PostgresOptions::default() }).await;
-    let lease = store.acquire(make(&store, 1).await).await.expect("nobody holds it");
+    let lease = store.acquire(make(&store, 1).await).await.expect("the chat is free");
     let (client, connection) = tokio_postgres::connect(&own, tokio_postgres::NoTls).await.expect("it is there");
     tokio::spawn(connection);
     for seq in 1..=3 {
@@ -177,7 +177,7 @@ async fn a_draft_is_on_the_disk_a_moment_later() {
 async fn a_draft_that_lost_its_end_takes_no_more() {
     let url = database();
     let store = open(&url, PostgresOptions::default()).await;
-    let lease = store.acquire(make(&store, 1).await).await.expect("nobody holds it");
+    let lease = store.acquire(make(&store, 1).await).await.expect("the chat is free");
     for seq in 1..=3 {
         store.append_and_wait(lease.append_right(), vec![row(seq)]).await.expect("the lease is ours");
     }
@@ -335,7 +335,7 @@ async fn a_failover_is_waited_for() {
     let url = server.url("postgres");
     let store = open(&url, patient()).await;
     let (chat, driven) = (make(&store, 1).await, make(&store, 2).await);
-    let mut lease = store.acquire(driven).await.expect("nobody holds it");
+    let mut lease = store.acquire(driven).await.expect("the chat is free");
     assert_eq!(store.ready().await, Ok(()));
     let standing_by = tokio::task::spawn_blocking({
         let server = server.clone();
@@ -354,7 +354,7 @@ async fn a_failover_is_waited_for() {
     };
     tokio::pin!(writing);
     let turned_away = timeout(Duration::from_secs(1), &mut writing).await;
-    assert!(turned_away.is_err(), "nobody can write: {turned_away:?}");
+    assert!(turned_away.is_err(), "no process can write: {turned_away:?}");
     while !matches!(store.ready().await, Err(StoreError::Unavailable(why)) if why.contains("only reads")) {
         store.hint().await; // It comes by this when it says the next time that it is alive.
     }

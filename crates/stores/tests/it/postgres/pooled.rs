@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_core::ids::{Seq, StepId, Timestamp};
-use everturn_core::rehearsal::sample::attempt;
 use everturn_core::view::JournalRow;
 use everturn_props::shared::{VARIABLE, psql};
 use everturn_props::{Pooler, PostgresServer};
-use everturn_stores::conformance::{commits, inbox, journal, lease, reads, unicode};
 use everturn_stores::postgres::PostgresOptions;
 use everturn_stores::{Hint, Store, StoreExt as _, Unsettled};
+use everturn_testkit::conformance::{commits, inbox, journal, lease, reads, unicode};
+use everturn_testkit::rehearsal::sample::attempt;
 use tokio::time::timeout;
 
 use super::{make, open, submit};
@@ -78,7 +78,7 @@ async fn a_store_behind_a_pooler_polls() {
         }
     };
     timeout(LONG, looks).await.expect("it is told to look");
-    let mut lease = two.acquire(chat).await.expect("nobody holds it");
+    let mut lease = two.acquire(chat).await.expect("the chat is free");
     let row = JournalRow { step: StepId(1), seq: Seq(1), at: Timestamp(0), delta: Arc::new(attempt()) };
     let seen = one.since(chat, None).await.expect("it is there").expect("there is a snapshot").cursor;
     two.append_and_wait(lease.append_right(), vec![row]).await.expect("the lease is ours");

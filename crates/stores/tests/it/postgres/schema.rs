@@ -54,7 +54,7 @@ async fn databases_have_names() {
 async fn no_row_is_left_of_a_deleted_chat() {
     let url = database();
     let store = open(&url, PostgresOptions::default()).await;
-    everturn_stores::conformance::deleting::nothing_is_left_of_a_deleted_chat(store.clone()).await;
+    everturn_testkit::conformance::deleting::nothing_is_left_of_a_deleted_chat(store.clone()).await;
     let tables = "SELECT tablename FROM pg_tables WHERE schemaname = current_schema() AND tablename <> 'workers'";
     let tables = psql(&url, tables).expect("it can be read");
     let mut counted = 0;

@@ -7,12 +7,12 @@ use std::time::Duration;
 use everturn_core::delta::Delta;
 use everturn_core::ids::{ChatId, Seq, StepId, Timestamp};
 use everturn_core::message::{File, Meta};
-use everturn_core::rehearsal::sample::attempt;
 use everturn_core::view::JournalRow;
 use everturn_props::shared::psql;
-use everturn_stores::conformance::Witness;
 use everturn_stores::postgres::PostgresOptions;
 use everturn_stores::{Hint, Lease, Postgres, Store, StoreError, StoreExt as _, Unsettled, WriteError};
+use everturn_testkit::conformance::Witness;
+use everturn_testkit::rehearsal::sample::attempt;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -49,7 +49,7 @@ fn commanded(chat: ChatId) -> Result<Vec<Unsettled>, StoreError> {
 
 async fn hears(store: &Postgres, wanted: Hint) {
     let heard = async { while store.hint().await != wanted {} };
-    timeout(LONG, heard).await.unwrap_or_else(|_| panic!("nobody was told {wanted:?}"));
+    timeout(LONG, heard).await.unwrap_or_else(|_| panic!("no hint {wanted:?}"));
 }
 
 /// Everything that is stored, as one text.
@@ -66,8 +66,8 @@ async fn a_chat_is_free_when_it_was_given_back_and_not_before() {
     hears(&two, Hint::Missed).await; // It listens. As long as this waits, nothing else is told.
     let chat = make(&one, 1).await;
     submit(&two, chat, "hello", None).await.expect("anybody may ask");
-    assert_eq!(two.unsettled().await, commanded(chat), "nobody holds it");
-    let lease = one.acquire(chat).await.expect("nobody holds it");
+    assert_eq!(two.unsettled().await, commanded(chat), "it is free");
+    let lease = one.acquire(chat).await.expect("the chat is free");
     assert_eq!(two.acquire(chat).await.map(drop), Err(WriteError::Fenced));
     assert_eq!(two.unsettled().await, Ok(vec![]), "it is in good hands");
     assert_eq!(one.unsettled().await, commanded(chat), "its own are always its own");
@@ -87,7 +87,7 @@ async fn a_process_that_ends_leaves_nothing_held() {
     let url = database();
     let (one, two) = (open(&url, PostgresOptions::default()).await, open(&url, PostgresOptions::default()).await);
     let chat = make(&one, 1).await;
-    one.acquire(chat).await.expect("nobody holds it");
+    one.acquire(chat).await.expect("the chat is free");
     assert_eq!(two.acquire(chat).await.map(drop), Err(WriteError::Fenced));
     hears(&two, Hint::Missed).await; // It listens.
     drop(one);
@@ -102,7 +102,7 @@ async fn a_silent_process_lets_go_before_it_is_given_up() {
     let url = database();
     let (one, two) = (open(&url, hasty()).await, open(&url, hasty()).await);
     let (chat, other) = (make(&one, 1).await, make(&one, 2).await);
-    let mut lease = one.acquire(chat).await.expect("nobody holds it");
+    let mut lease = one.acquire(chat).await.expect("the chat is free");
     one.append_and_wait(lease.append_right(), rows(1, 1..=3)).await.expect("the lease is ours");
     assert!(one.holds(&lease));
     one.pause_heartbeat(true);
@@ -121,7 +121,7 @@ async fn a_silent_process_lets_go_before_it_is_given_up() {
     };
     assert!(matches!(one.ready().await, Err(StoreError::Unavailable(_))), "others should be asked now");
     shut_out(&mut lease).await;
-    assert_eq!(everything(&url), before, "it has let go though nobody took it");
+    assert_eq!(everything(&url), before, "it has let go though no other process took it");
     let mut taken = take(&two, chat).await;
     let before = everything(&url);
     shut_out(&mut lease).await;
@@ -143,7 +143,7 @@ async fn the_chats_of_a_silent_process_are_looked_for() {
     let (one, two, three) = (open(&url, hasty()).await, open(&url, hasty()).await, open(&url, hasty()).await);
     let chat = make(&one, 1).await;
     submit(&two, chat, "hello", None).await.expect("an empty chat takes a message");
-    one.acquire(chat).await.expect("nobody holds it");
+    one.acquire(chat).await.expect("the chat is free");
     for other in [&two, &three] {
         hears(other, Hint::Missed).await; // It listens.
     }
@@ -161,7 +161,7 @@ async fn a_process_that_was_given_up_holds_nothing() {
     let url = database();
     let one = open(&url, hasty()).await;
     let chat = make(&one, 1).await;
-    let mut lease = one.acquire(chat).await.expect("nobody holds it");
+    let mut lease = one.acquire(chat).await.expect("the chat is free");
     psql(&url, "DELETE FROM workers").expect("it can be written");
     assert_eq!(
         one.append_and_wait(lease.append_right(), rows(1, 1..=1)).await,
@@ -205,7 +205,7 @@ async fn a_process_whose_session_ended_is_given_up_before_its_lease() {
     let (one, two) = (open(&url, PostgresOptions::default()).await, open(&url, PostgresOptions::default()).await);
     let chat = make(&one, 1).await;
     submit(&one, chat, "hello", None).await.expect("an empty chat takes a message");
-    one.acquire(chat).await.expect("nobody holds it");
+    one.acquire(chat).await.expect("the chat is free");
     until_locked(&url, 2).await;
     let before = psql(&url, "SELECT clock_timestamp()").expect("it can be read");
     one.pause_heartbeat(true); // It cannot say that it lives.
@@ -220,7 +220,7 @@ async fn a_process_whose_session_ended_is_given_up_before_its_lease() {
 async fn a_process_that_lost_its_session_keeps_its_chats() {
     let url = database();
     let (one, _two) = (open(&url, PostgresOptions::default()).await, open(&url, PostgresOptions::default()).await);
-    let mut lease = one.acquire(make(&one, 1).await).await.expect("nobody holds it");
+    let mut lease = one.acquire(make(&one, 1).await).await.expect("the chat is free");
     let worker = |locked: &str| locked.split('|').next().map(ToOwned::to_owned);
     let mut before = until_locked(&url, 2).await;
     for _ in 0..4 {
@@ -243,7 +243,7 @@ async fn a_restarted_process_takes_its_chats_at_once() {
     let named = |name: &str| PostgresOptions { instance: Some(name.into()), ..PostgresOptions::default() };
     let one = open(&url, named("a\0")).await;
     let chat = make(&one, 1).await;
-    let mut lease = one.acquire(chat).await.expect("nobody holds it");
+    let mut lease = one.acquire(chat).await.expect("the chat is free");
     let other = open(&url, named("b")).await;
     assert_eq!(other.acquire(chat).await.map(drop), Err(WriteError::Fenced));
     let again = open(&url, named("a\0")).await;
@@ -263,7 +263,7 @@ async fn a_process_that_was_given_up_stores_no_bytes() {
         let url = database();
         let (one, two) = (open(&url, PostgresOptions::default()).await, open(&url, PostgresOptions::default()).await);
         let chat = make(&one, 1).await;
-        let lease = one.acquire(chat).await.expect("nobody holds it");
+        let lease = one.acquire(chat).await.expect("the chat is free");
         psql(&url, "DELETE FROM workers USING chats WHERE workers.id = worker").expect("it can be written");
         if what != "left alone" {
             let taken = two.acquire(chat).await.expect("its holder is given up");
@@ -278,7 +278,7 @@ async fn a_process_that_was_given_up_stores_no_bytes() {
     }
     let url = database();
     let one = open(&url, PostgresOptions::default()).await;
-    let lease = one.acquire(make(&one, 1).await).await.expect("nobody holds it");
+    let lease = one.acquire(make(&one, 1).await).await.expect("the chat is free");
     one.append_and_wait(lease.append_right(), vec![row(1)]).await.expect("the lease is ours");
     assert_eq!(psql(&url, "SELECT sum(octet_length(bytes)) FROM blobs").expect("it can be read").trim(), "99");
 }
@@ -292,7 +292,7 @@ async fn a_fence_that_was_raised_elsewhere_shuts_out() {
         let one = open(&url, PostgresOptions::default()).await;
         let mut lease = match what {
             "commit in a turn" => Witness::in_a_turn(&one, 1).await.lease,
-            _ => one.acquire(make(&one, 1).await).await.expect("nobody holds it"),
+            _ => one.acquire(make(&one, 1).await).await.expect("the chat is free"),
         };
         one.commit(&mut lease, &[]).await.expect("the lease is ours");
         psql(&url, "UPDATE chats SET fence = fence + 1").expect("it can be written");
@@ -313,7 +313,7 @@ async fn a_lost_chat_takes_no_other_rows_with_it() {
     let one = open(&url, PostgresOptions::default()).await;
     let mut leases = Vec::new();
     for number in 1..=20 {
-        leases.push(one.acquire(make(&one, number).await).await.expect("nobody holds it"));
+        leases.push(one.acquire(make(&one, number).await).await.expect("the chat is free"));
     }
     let lost = one.acquire(leases[7].chat()).await.expect("it is our own").chat();
     let mut appends = JoinSet::new();
@@ -336,7 +336,7 @@ async fn hints_reach_the_other_process() {
     let chat = make(&one, 1).await;
     submit(&one, chat, "hello", None).await.expect("an empty chat takes a message");
     hears(&two, Hint::Inbox(chat)).await;
-    let mut lease = one.acquire(chat).await.expect("nobody holds it");
+    let mut lease = one.acquire(chat).await.expect("the chat is free");
     one.append_and_wait(lease.append_right(), rows(1, 1..=1)).await.expect("the lease is ours");
     hears(&two, Hint::News(chat)).await;
     one.commit(&mut lease, &[]).await.expect("the lease is ours");
@@ -351,7 +351,7 @@ async fn hints_reach_the_other_process() {
         }
     };
     let silence = timeout(Duration::from_millis(100), told).await;
-    assert!(silence.is_err(), "nobody is told what they did themselves: {silence:?}");
+    assert!(silence.is_err(), "a process gets no hint of its own change: {silence:?}");
 }
 
 /// CS03: the same request that comes in by two processes at once has one effect; different ones are all taken.

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use everturn_core::command::Delivery;
-use everturn_core::rehearsal::sample::{attempt, chat_id, send, text};
-use everturn_stores::conformance::Witness;
 use everturn_stores::sqlite::{BackupError, OpenError, Sqlite};
 use everturn_stores::{NewChat, Store as _, StoreExt as _};
+use everturn_testkit::conformance::Witness;
+use everturn_testkit::rehearsal::sample::{attempt, chat_id, send, text};
 
 use super::open;
 use crate::scratch::Scratch;

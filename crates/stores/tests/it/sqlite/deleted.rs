@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use everturn_core::command::Delivery;
-use everturn_core::rehearsal::sample::{attempt, chat_id, send, text};
-use everturn_core::rehearsal::{Deed, Dice};
-use everturn_stores::conformance::{Witness, deleting};
 use everturn_stores::{NewChat, Store as _};
+use everturn_testkit::conformance::{Witness, deleting};
+use everturn_testkit::rehearsal::sample::{attempt, chat_id, send, text};
+use everturn_testkit::rehearsal::{Deed, Dice};
 use rusqlite::Connection;
 
 use super::open;
@@ -36,7 +36,7 @@ async fn no_row_is_left_of_a_deleted_chat() {
     let Witness { lease, store: shared, .. } = lived;
     store.delete(lease).await.expect("the lease is ours");
     drop(shared);
-    drop(Arc::into_inner(store).expect("nobody else has it"));
+    drop(Arc::into_inner(store).expect("no other reference is left"));
     let database = Connection::open(dir.as_ref().join("everturn.db")).expect("it can be read");
     let mut tables = database.prepare("SELECT name FROM sqlite_schema WHERE type = 'table'").expect("it has tables");
     let tables: Vec<String> =
@@ -79,7 +79,7 @@ async fn concurrent_appends_of_other_chats_stay() {
     stays.agrees().await;
     let Witness { stage, lease, limits, calls, store: shared } = stays;
     drop((shared, lease));
-    drop(Arc::into_inner(store).expect("nobody else has it"));
+    drop(Arc::into_inner(store).expect("no other reference is left"));
     let store = open(&dir);
     let lease = store.acquire(chat_id(2)).await.expect("the chat is there");
     Witness { stage, lease, limits, calls, store }.agrees().await;

@@ -5,10 +5,10 @@ use std::path::Path;
 
 use everturn_core::command::Delivery;
 use everturn_core::ids::ChatId;
-use everturn_core::rehearsal::sample::{attempt, chat_id, send, text};
-use everturn_stores::conformance::{Witness, generated, unicode};
 use everturn_stores::sqlite::{OpenError, SqliteInspection, StoredDefect};
 use everturn_stores::{NewChat, Store as _, StoreExt as _};
+use everturn_testkit::conformance::{Witness, generated, unicode};
+use everturn_testkit::rehearsal::sample::{attempt, chat_id, send, text};
 
 use super::{damage, open};
 use crate::scratch::Scratch;

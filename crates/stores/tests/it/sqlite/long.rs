@@ -2,10 +2,10 @@
 
 use everturn_core::ids::MessageId;
 use everturn_core::message::Body;
-use everturn_core::rehearsal::sample::chat_id;
 use everturn_core::view::Event;
-use everturn_stores::conformance::Witness;
 use everturn_stores::{MessageRange, Store as _};
+use everturn_testkit::conformance::Witness;
+use everturn_testkit::rehearsal::sample::chat_id;
 
 use super::{given, open, other};
 use crate::scratch::Scratch;

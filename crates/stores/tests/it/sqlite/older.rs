@@ -7,9 +7,9 @@ use std::path::Path;
 use everturn_core::command::Delivery;
 use everturn_core::ids::Timestamp;
 use everturn_core::limits::Limits;
-use everturn_core::rehearsal::sample::{chat_id, send};
 use everturn_stores::sqlite::SqliteInspection;
 use everturn_stores::{Store as _, StoreExt as _, Submission};
+use everturn_testkit::rehearsal::sample::{chat_id, send};
 use rusqlite::Connection;
 use rusqlite::types::Value;
 

@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 
-use everturn_core::rehearsal::sample::{attempt, chat_id, text};
-use everturn_stores::conformance::Witness;
 use everturn_stores::sqlite::{OpenError, Sqlite, SqliteOptions};
 use everturn_stores::{NewChat, Store as _, StoreError, StoreExt as _, WriteError};
+use everturn_testkit::conformance::Witness;
+use everturn_testkit::rehearsal::sample::{attempt, chat_id, text};
 use rusqlite::Connection;
 
 use super::{damage, given, open, other};

@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use everturn_core::command::{Command, Delivery};
 use everturn_core::ids::{InboxSeq, Timestamp};
-use everturn_core::rehearsal::sample::{attempt, chat_id, send, text};
 use everturn_core::view::JournalRow;
-use everturn_stores::conformance::Witness;
 use everturn_stores::sqlite::{OpenError, Sqlite, SqliteOptions};
 use everturn_stores::{
     Durability, NewChat, Store as _, StoreError, StoreExt as _, Submission, SubmitError, WriteError,
 };
+use everturn_testkit::conformance::Witness;
+use everturn_testkit::rehearsal::sample::{attempt, chat_id, send, text};
 
 use super::{given, open, other};
 use crate::scratch::Scratch;
@@ -34,7 +34,7 @@ fn shim(dir: &Path) -> PathBuf {
     let library = dir.join("trouble.so");
     let mut build = process::Command::new("cc");
     build.args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(source).arg("-ldl");
-    let built = build.output().expect("whoever builds SQLite has a C compiler");
+    let built = build.output().expect("a build of SQLite needs a C compiler");
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     library
 }
@@ -86,7 +86,7 @@ async fn lives_with_a_failing_disk() {
             Ok(witness.stage.pending().cloned().collect()),
             "reading goes on"
         );
-        assert_eq!(witness.since(Some(seen)).await, None, "nobody is told");
+        assert_eq!(witness.since(Some(seen)).await, None, "no reader sees it");
         assert_eq!(witness.now().await, seen);
         std::fs::write(&control, "").unwrap();
         let receipt = submit(&witness, round).await.expect("the disk works again");
@@ -137,13 +137,13 @@ async fn asks_whether_it_is_ready() {
         let store = open(dir.join(round.to_string()));
         let is_refused = async || store.ready().await.is_err_and(|error| is_told(&error.into(), told));
         std::fs::write(&control, format!("{what} {number}")).unwrap();
-        assert!(is_refused().await, "{what} {number}: nobody has tried before");
+        assert!(is_refused().await, "{what} {number}: the first try");
         assert!(is_refused().await, "{what} {number}: it still does not work");
         std::fs::write(&control, "").unwrap();
         assert_eq!(store.ready().await, Ok(()), "the disk works again");
         std::fs::write(&control, format!("{what} {number}")).unwrap();
         store.create(&NewChat::of(chat_id(1), "agent", "owner")).await.expect_err("the disk refuses");
-        assert!(is_refused().await, "{what} {number}: somebody has tried");
+        assert!(is_refused().await, "{what} {number}: a later try");
         std::fs::write(&control, "").unwrap();
         store.create(&NewChat::of(chat_id(1), "agent", "owner")).await.expect("the disk works again");
         assert_eq!(store.ready().await, Ok(()));

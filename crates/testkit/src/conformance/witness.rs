@@ -6,19 +6,18 @@ use std::sync::Arc;
 use everturn_core::change::Change;
 use everturn_core::command::{Command, Delivery, InboxCommand, Refusal};
 use everturn_core::delta::Delta;
+use everturn_core::draft::Draft;
 use everturn_core::fact::Fact;
 use everturn_core::ids::{CallUid, ChatId, InboxSeq, Seq, Timestamp, Version};
 use everturn_core::limits::Limits;
 use everturn_core::message::{Body, Message};
-use everturn_core::rehearsal::sample::{attempt, chat_id, send};
-use everturn_core::rehearsal::{Stage, tiny_limits};
 use everturn_core::view::{Cursor, Event, JournalRow, Snapshot, Standing};
-
-use crate::tables::draft_of;
-use crate::{
+use everturn_stores::{
     CallRecord, Heading, Lease, MessageRange, MessageReader, NewChat, News, Receipt, Store, StoreExt as _, Submission,
     SubmitError, WriteError,
 };
+use everturn_testkit::rehearsal::sample::{attempt, chat_id, send};
+use everturn_testkit::rehearsal::{Stage, tiny_limits};
 
 /// One chat in a store, its lease, and the picture it must equal.
 pub struct Witness<S> {
@@ -158,7 +157,7 @@ impl<S: Store> Witness<S> {
     pub fn snapshot(&self) -> Snapshot {
         let Stage { chat, transcript, rows, .. } = &self.stage;
         let rows: Vec<JournalRow> = rows.iter().map(JournalRow::without_bytes).collect();
-        let draft = draft_of(&rows).expect("what was journalled has been folded before");
+        let draft = Draft::of_rows(&rows).expect("what was journalled has been folded before");
         Snapshot { messages: without_bytes(transcript), standing: Standing::of(chat, self.stage.pending()), draft }
     }
 
@@ -198,7 +197,7 @@ impl<S: Store> Witness<S> {
         assert_eq!((news.cursor.step, news.cursor.seq.0), (stage.chat.step, stage.rows.len() as u64));
         let [Event::Reset(shown)] = &news.events[..] else { panic!("no snapshot but {:?}", news.events) };
         self.is_shown(shown);
-        assert_eq!(self.since(Some(news.cursor)).await, None, "whoever has seen it all hears nothing");
+        assert_eq!(self.since(Some(news.cursor)).await, None, "a reader at the end gets nothing");
     }
 
     /// Whether a snapshot shows what is there: everything, or the newest page.

@@ -2,8 +2,8 @@
 //!
 //! The engine relies on what a store does when two want the same, when one comes late, and when the same thing is sent
 //! twice. None of that is in a signature, so it is here: every case takes an empty store and asks for one promise. Most
-//! work beside a [`Stage`](everturn_core::rehearsal::Stage), the plainest picture of a chat, and compare the two after
-//! every write. Behind the feature `conformance`; [`conformance!`](crate::conformance!) makes a test of each case.
+//! work beside a [`Stage`](everturn_testkit::rehearsal::Stage), the plainest picture of a chat, and compare the two after
+//! every write. [`conformance!`](crate::conformance!) makes a test of each case.
 
 pub mod bounds;
 pub mod commits;
@@ -15,7 +15,7 @@ pub mod lease;
 mod lots;
 pub mod making;
 pub mod reads;
-pub(crate) mod samples;
+pub mod samples;
 pub mod unicode;
 pub mod watchers;
 mod witness;
@@ -28,7 +28,7 @@ pub use witness::Witness;
 /// empty store and may wait.
 ///
 /// ```text
-/// everturn_stores::conformance! {
+/// everturn_testkit::conformance! {
 ///     /// CS02, CS03: …
 ///     #[test]
 ///     fn memory() -> Memory { Memory::new() }
@@ -95,4 +95,30 @@ macro_rules! conformance_cases {
             )+
         }
     )+};
+}
+
+#[cfg(test)]
+mod tests {
+    /// A case that is written and not listed never runs.
+    #[test]
+    fn every_case_is_listed() {
+        let list = include_str!("conformance.rs");
+        let cases = [
+            include_str!("conformance/inbox.rs"),
+            include_str!("conformance/lease.rs"),
+            include_str!("conformance/journal.rs"),
+            include_str!("conformance/commits.rs"),
+            include_str!("conformance/reads.rs"),
+            include_str!("conformance/making.rs"),
+            include_str!("conformance/deleting.rs"),
+            include_str!("conformance/unicode.rs"),
+            include_str!("conformance/generated.rs"),
+            include_str!("conformance/watchers.rs"),
+        ];
+        let names = cases.iter().flat_map(|file| file.split("\npub async fn ").skip(1));
+        let names: Vec<&str> = names.filter_map(|rest| rest.split('<').next()).collect();
+        assert!(names.len() > 40, "{names:?}");
+        let unlisted: Vec<_> = names.iter().filter(|name| !list.contains(**name)).collect();
+        assert!(unlisted.is_empty(), "not listed in conformance!: {unlisted:?}");
+    }
 }

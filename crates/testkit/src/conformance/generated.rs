@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use everturn_core::ids::{Seq, Timestamp};
-use everturn_core::rehearsal::sample::attempt;
-use everturn_core::rehearsal::{Deed, Dice, wish};
 use everturn_core::view::JournalRow;
+use everturn_stores::{Lease, Receipt, Store, StoreExt as _, Submission, SubmitError, WriteError};
+use everturn_testkit::rehearsal::sample::attempt;
+use everturn_testkit::rehearsal::{Deed, Dice, wish};
 
 use super::Witness;
 use super::lots::for_each_life;
 use super::samples::ODD;
-use crate::{Lease, Receipt, Store, StoreExt as _, Submission, SubmitError, WriteError};
 
 /// How many lives, and how long each is at most.
 const LIVES: u32 = 60;

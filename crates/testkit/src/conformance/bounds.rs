@@ -7,13 +7,12 @@ use everturn_core::command::{Command, Delivery};
 use everturn_core::delta::Delta;
 use everturn_core::ids::{MessageId, Seq, StepId, Version};
 use everturn_core::message::{Body, File, Message, Meta, Part};
-use everturn_core::rehearsal::sample::{attempt, text, words};
 use everturn_core::view::{Cursor, Event};
+use everturn_stores::{MessageRange, MessageReader, PAGE_BYTES_MAX, PAGE_LEN_MAX, Store, StoreExt as _};
+use everturn_testkit::rehearsal::sample::{attempt, text, words};
 
 use super::Witness;
 use super::reads::folded;
-use crate::tables::{PAGE_BYTES_MAX, PAGE_LEN_MAX};
-use crate::{MessageRange, MessageReader, Store, StoreExt as _};
 
 /// I19: a subscriber that missed more than a page gets the newest page instead; one that missed a page gets the events.
 pub async fn a_subscriber_that_missed_too_much_gets_a_page<S: Store>(store: Arc<S>) {
@@ -75,8 +74,8 @@ pub(super) async fn says<S: Store>(witness: &mut Witness<S>, len: usize, words: 
     witness.commit(&facts).await;
 }
 
-/// I19: bytes are for those who ask for a message by its number, and for drivers in what is not committed yet. Whoever
-/// reads pages, watches or asks where the chat stands is told how many there are.
+/// I19: bytes are read for a message that is requested by its number, and for drivers in what is not committed yet.
+/// Pages, streams and snapshots have the number of bytes only.
 pub async fn bytes_are_read_for_whom_they_are<S: Store>(store: Arc<S>) {
     let mut witness = Witness::in_a_turn(&store, 1).await;
     let file = |bytes: Blob| File { name: "a".into(), media_type: "a/b".into(), bytes: Some(bytes), meta: Meta::new() };

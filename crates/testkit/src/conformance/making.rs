@@ -3,25 +3,29 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use everturn_core::chat::{CallState, TurnEnd};
+use everturn_core::chat::{CallState, Chat, TurnEnd};
 use everturn_core::command::{Command, Delivery};
 use everturn_core::fact::Fact;
 use everturn_core::fork::{self, UnansweredCall};
 use everturn_core::ids::{CallUid, ChatId, MessageId, ModelId, StepId, Timestamp};
 use everturn_core::message::{Body, CallResult, CallVerdict, File, Meta, Output, Part, Stop};
 use everturn_core::prompt::ToolSpec;
-use everturn_core::rehearsal::sample::{attempt, call, chat_id, reply, send, text, words};
-use everturn_core::rehearsal::{Stage, tiny_limits};
 use everturn_core::setup::Setup;
+use everturn_stores::{ChatQuery, Chosen, Fork, MakeError, MessageRange, NewChat, Store, StoreError, StoreExt as _};
+use everturn_testkit::rehearsal::sample::{attempt, call, chat_id, reply, send, text, words};
+use everturn_testkit::rehearsal::{Stage, tiny_limits};
 use serde_json::json;
 
 use super::Witness;
-use crate::{ChatQuery, Fork, MakeError, MessageRange, NewChat, Store, StoreError, StoreExt as _};
 
 const REPEATS: u128 = 50;
 
 fn new(number: u128) -> NewChat {
-    NewChat { is_titled: true, ..NewChat::of(chat_id(number), "agent", "owner") }
+    NewChat { title: titled(""), ..NewChat::of(chat_id(number), "agent", "owner") }
+}
+
+fn titled(title: &str) -> Chosen<String> {
+    Chosen::ByCaller(title.into())
 }
 
 /// Everything a chat can have of its own.
@@ -50,7 +54,7 @@ pub async fn a_chat_keeps_what_it_has_of_its_own<S: Store>(store: Arc<S>) {
     assert_eq!(plain, Ok(chat_id(2)));
     for (chat, expected) in [(chat_id(1), Some(setup())), (chat_id(2), None)] {
         assert_eq!(store.standing(chat).await.expect("it is there").setup, expected);
-        let mut lease = store.acquire(chat).await.expect("nobody holds it");
+        let mut lease = store.acquire(chat).await.expect("the chat is free");
         store.commit(&mut lease, &[Fact::Renamed("Kelp".into())]).await.expect("it can be written");
         assert_eq!(store.load(&lease).await.expect("it is there").chat.setup, expected);
         assert_eq!(store.standing(chat).await.expect("it is there").setup, expected);
@@ -60,39 +64,39 @@ pub async fn a_chat_keeps_what_it_has_of_its_own<S: Store>(store: Arc<S>) {
 /// I2: the same key of the same owner with the same request is the same chat, as long as it is there; with another
 /// request it is a conflict, and another owner's keys are another's.
 pub async fn a_key_of_an_owner_makes_one_chat<S: Store>(store: Arc<S>) {
-    let titled = |number| NewChat { title: "Kelp".into(), ..keyed(number, "k") };
-    assert_eq!(store.created(&titled(1)).await, Ok(None));
-    assert_eq!(store.create(&titled(1)).await, Ok(chat_id(1)));
-    assert_eq!(store.create(&titled(2)).await, Ok(chat_id(1)), "whatever id it came with");
-    assert_eq!(store.created(&titled(2)).await, Ok(Some(chat_id(1))));
+    let kelp = |number| NewChat { title: titled("Kelp"), ..keyed(number, "k") };
+    assert_eq!(store.created(&kelp(1)).await, Ok(None));
+    assert_eq!(store.create(&kelp(1)).await, Ok(chat_id(1)));
+    assert_eq!(store.create(&kelp(2)).await, Ok(chat_id(1)), "whatever id it came with");
+    assert_eq!(store.created(&kelp(2)).await, Ok(Some(chat_id(1))));
     assert_eq!(store.heading(chat_id(2)).await, Err(StoreError::NoSuchChat));
     let heading = store.heading(chat_id(1)).await.expect("it was made");
     assert_eq!((heading.title.as_str(), heading.version.0), ("Kelp", 0));
     let others = [
         keyed(2, "k"),
-        NewChat { agent: "another".into(), ..titled(2) },
-        NewChat { is_named: false, ..titled(2) },
-        NewChat { title: "kelp".into(), ..titled(2) },
-        NewChat { is_chosen: true, ..titled(2) },
-        NewChat { is_chosen: true, model: "a/model".parse().ok(), ..titled(2) },
-        NewChat { debug: true, ..titled(2) },
-        NewChat { setup: Some(setup()), ..titled(2) },
-        NewChat { transcript: Some([1; 32]), ..titled(2) },
-        NewChat { fork: Some(Fork { chat: chat_id(1), at: MessageId(1) }), ..titled(2) },
+        NewChat { agent: Chosen::ByCaller("another".into()), ..kelp(2) },
+        NewChat { agent: Chosen::ByDefault("agent".into()), ..kelp(2) },
+        NewChat { title: titled("kelp"), ..kelp(2) },
+        NewChat { model: Chosen::ByCaller(None), ..kelp(2) },
+        NewChat { model: Chosen::ByCaller("a/model".parse().ok()), ..kelp(2) },
+        NewChat { debug: true, ..kelp(2) },
+        NewChat { setup: Some(setup()), ..kelp(2) },
+        NewChat { transcript: Some([1; 32]), ..kelp(2) },
+        NewChat { fork: Some(Fork { chat: chat_id(1), at: MessageId(1) }), ..kelp(2) },
     ];
     for other in others {
         assert_eq!(store.create(&other).await, Err(MakeError::Conflict), "{other:?}");
         assert_eq!(store.created(&other).await, Err(MakeError::Conflict), "{other:?}");
     }
-    assert_eq!(store.created(&NewChat { owner: "you".into(), ..titled(3) }).await, Ok(None), "that is another's");
-    assert_eq!(store.create(&NewChat { owner: "you".into(), ..titled(3) }).await, Ok(chat_id(3)));
+    assert_eq!(store.created(&NewChat { owner: "you".into(), ..kelp(3) }).await, Ok(None), "that is another's");
+    assert_eq!(store.create(&NewChat { owner: "you".into(), ..kelp(3) }).await, Ok(chat_id(3)));
     assert_eq!(store.create(&keyed(4, "k ")).await, Ok(chat_id(4)));
     assert_eq!(store.create(&new(5)).await, Ok(chat_id(5)), "without a key nothing is found");
     assert_eq!(store.created(&new(5)).await, Ok(None));
     assert_eq!(store.headings(&ChatQuery::default()).await.map(|all| all.len()), Ok(4), "looking has made nothing");
-    let whoever = |number, agent: &str| NewChat { agent: agent.into(), is_named: false, ..keyed(number, "w") };
-    assert_eq!(store.create(&whoever(6, "one")).await, Ok(chat_id(6)));
-    assert_eq!(store.create(&whoever(7, "another")).await, Ok(chat_id(6)), "whoever is there for all by now");
+    let default = |number, agent: &str| NewChat { agent: Chosen::ByDefault(agent.into()), ..keyed(number, "w") };
+    assert_eq!(store.create(&default(6, "one")).await, Ok(chat_id(6)));
+    assert_eq!(store.create(&default(7, "another")).await, Ok(chat_id(6)), "the default agent may have changed");
 }
 
 /// A chat has the model it was made with, and is recorded if it was made so, whether it begins with nothing or with what was said elsewhere.
@@ -100,7 +104,7 @@ pub async fn a_chat_is_made_with_its_model<S: Store>(store: Arc<S>) {
     conversation(&store).await;
     let model: Option<ModelId> = "a/model".parse().ok();
     for new in [new(2), forked(3, 5)] {
-        let new = NewChat { model: model.clone(), is_chosen: true, debug: true, ..new };
+        let new = NewChat { model: Chosen::ByCaller(model.clone()), debug: true, ..new };
         assert_eq!(store.create(&new).await, Ok(new.id));
         let standing = store.standing(new.id).await.expect("it was made");
         assert_eq!((standing.model.as_ref(), standing.debug), (model.as_ref(), true));
@@ -112,19 +116,21 @@ pub async fn a_chat_is_made_with_its_model<S: Store>(store: Arc<S>) {
 pub async fn a_key_of_a_fork_outlives_its_source<S: Store>(store: Arc<S>) {
     let source = conversation(&store).await;
     let fork = |number, title: &str| NewChat {
-        title: title.into(),
-        is_titled: false,
+        title: Chosen::ByDefault(title.into()),
         key: Some("f".into()),
         ..forked(number, 5)
     };
     assert_eq!(store.create(&fork(2, "as it was called")).await, Ok(chat_id(2)));
     assert_eq!(store.create(&fork(3, "as it is called now")).await, Ok(chat_id(2)));
-    let titled = NewChat { is_titled: true, ..fork(3, "as it was called") };
-    assert_eq!(store.create(&titled).await, Err(MakeError::Conflict));
-    assert_eq!(store.create(&NewChat { fork: None, ..titled }).await, Err(MakeError::Conflict));
+    let named = NewChat { title: titled("as it was called"), ..fork(3, "") };
+    assert_eq!(store.create(&named).await, Err(MakeError::Conflict));
+    assert_eq!(store.create(&NewChat { fork: None, ..named }).await, Err(MakeError::Conflict));
     store.delete(source.lease).await.expect("the lease is ours");
-    assert_eq!(store.create(&NewChat { agent: String::new(), ..fork(3, "") }).await, Ok(chat_id(2)));
-    assert_eq!(store.created(&NewChat { agent: String::new(), ..fork(3, "") }).await, Ok(Some(chat_id(2))));
+    assert_eq!(store.create(&NewChat { agent: Chosen::ByDefault(String::new()), ..fork(3, "") }).await, Ok(chat_id(2)));
+    assert_eq!(
+        store.created(&NewChat { agent: Chosen::ByDefault(String::new()), ..fork(3, "") }).await,
+        Ok(Some(chat_id(2)))
+    );
     let other = NewChat { key: Some("g".into()), ..fork(3, "") };
     assert_eq!(store.create(&other).await, Err(StoreError::NoSuchChat.into()), "nothing is made of nothing");
 }
@@ -171,7 +177,9 @@ fn result(ordinal: u16) -> CallResult {
 async fn witness_of<S: Store>(store: &Arc<S>, new: &NewChat, source: &Witness<S>, step: StepId) -> Witness<S> {
     let at = new.fork.expect("it is a fork").at;
     let transcript: Vec<_> = source.stage.transcript.iter().filter(|message| message.id <= at).cloned().collect();
-    let chat = fork::fork(new.empty(), at, step, source.stage.chat.obeyed);
+    let empty = fork::titled(new.id, new.agent.value(), &new.owner, new.title.value());
+    let empty = Chat { model: new.model.value().clone(), debug: new.debug, setup: new.setup.clone(), ..empty };
+    let chat = fork::fork(empty, at, step, source.stage.chat.obeyed);
     let stage = Stage { chat, transcript, ..Stage::new(new.id) };
     let lease = store.acquire(new.id).await.expect("the chat was just made");
     Witness { store: store.clone(), lease, stage, limits: tiny_limits(), calls: BTreeMap::new() }
@@ -181,7 +189,7 @@ async fn witness_of<S: Store>(store: &Arc<S>, new: &NewChat, source: &Witness<S>
 pub async fn a_fork_begins_with_what_was_said<S: Store>(store: Arc<S>) {
     let source = conversation(&store).await;
     for (number, at, step) in [(2, 1, 1), (3, 4, 2), (4, 5, 3), (5, 6, 3)] {
-        let new = NewChat { title: "Fork".into(), ..forked(number, at) };
+        let new = NewChat { title: titled("Fork"), ..forked(number, at) };
         assert_eq!(store.create(&new).await, Ok(new.id));
         witness_of(&store, &new, &source, StepId(step)).await.agrees().await;
         let pages = store.messages(new.id, MessageRange::After(MessageId(1), 2)).await.expect("the chat is there");
@@ -283,7 +291,7 @@ pub async fn messages_are_found_by_their_words<S: Store>(store: Arc<S>) {
     }
     source.obey(Command::Edit { message: MessageId(1), parts: words("squid") }).await;
     assert_eq!((found("kelp").await, found("squid").await), (vec![two], vec![one]));
-    store.create(&NewChat { title: "another".into(), ..forked(3, 7) }).await.expect("nothing is open there");
+    store.create(&NewChat { title: titled("another"), ..forked(3, 7) }).await.expect("nothing is open there");
     assert_eq!(found("squid").await, [one, chat_id(3)], "and so is what a fork took over");
     store.delete(other.lease).await.expect("the lease is ours");
     assert_eq!(found("kelp").await, []);

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use everturn_core::chat::TurnEnd;
 use everturn_core::command::{Command, Delivery, Refusal};
 use everturn_core::ids::{InboxSeq, MessageId, Timestamp};
-use everturn_core::rehearsal::sample::{chat_id, send, words};
-use everturn_core::rehearsal::tiny_limits;
 use everturn_core::status::{Status, Verb};
+use everturn_stores::{NewChat, Receipt, Store, StoreError, StoreExt as _, Submission, SubmitError};
+use everturn_testkit::rehearsal::sample::{chat_id, send, words};
+use everturn_testkit::rehearsal::tiny_limits;
 
 use super::Witness;
-use crate::{NewChat, Receipt, Store, StoreError, StoreExt as _, Submission, SubmitError};
 
 /// How many senders repeat themselves at once.
 const REPEATS: u64 = 1_000;

@@ -7,17 +7,18 @@ use everturn_core::chat::{CallState, TurnEnd};
 use everturn_core::command::{Command, Delivery};
 use everturn_core::ids::{Fence, InboxSeq, MessageId, Seq, StepId, Timestamp, Version};
 use everturn_core::message::{Body, Stop};
-use everturn_core::rehearsal::sample::{attempt, call, chat_id, reply, send, text, words};
-use everturn_core::rehearsal::tiny_limits;
+use everturn_core::status::Status;
 use everturn_core::view::{Cursor, Event, Snapshot, Standing, View};
+use everturn_stores::{
+    ChatQuery, Heading, Lease, MessageRange, MessageReader, NewChat, Store, StoreError, StoreExt as _, Submission,
+    SubmitError, Unsettled, WriteError,
+};
+use everturn_testkit::rehearsal::sample::{attempt, call, chat_id, reply, send, text, words};
+use everturn_testkit::rehearsal::tiny_limits;
 
 use super::Witness;
 use super::bounds::says;
 use super::witness::PAGE_LEN_MIN;
-use crate::{
-    ChatQuery, Heading, Lease, MessageRange, MessageReader, NewChat, Store, StoreError, StoreExt as _, Submission,
-    SubmitError, Unsettled, WriteError,
-};
 
 /// CS02: whatever is asked about a chat that is not there, the answer is an error that says so.
 pub async fn a_chat_that_is_not_there_is_an_error<S: Store>(store: Arc<S>) {
@@ -123,6 +124,13 @@ pub async fn unsettled_chats_are_listed_oldest_first<S: Store>(store: Arc<S>) {
         Ok(found.map(|(chat, has_commands)| Unsettled { chat, has_commands }).collect())
     };
     assert_eq!(store.unsettled().await, found(&[(1, false), (2, false), (4, true)]));
+    for (status, expected) in [(Status::Awaiting, vec![2]), (Status::Running, vec![1]), (Status::Idle, vec![5, 4, 3])] {
+        let query = ChatQuery { status: Some(status), ..ChatQuery::default() };
+        let mut found: Vec<_> =
+            store.headings(&query).await.expect("they can be listed").iter().map(|heading| heading.id).collect();
+        found.sort_unstable_by(|a, b| b.cmp(a));
+        assert_eq!(found, expected.into_iter().map(chat_id).collect::<Vec<_>>(), "{status:?}");
+    }
     running.submit(Command::Interrupt).await.expect("it runs");
     assert_eq!(store.unsettled().await, found(&[(1, true), (2, false), (4, true)]));
     running.obey_next().await;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use everturn_core::blob::Blob;
+use everturn_core::chat::{AskDetail, Effect};
 use everturn_core::cost::{Micros, Spend, Tally, TokenCount, Usage, UsageReport};
 use everturn_core::delta::{AttemptBegan, CallBegan, Delta, GenerationHandle, ProvidedDelta, Rung};
 use everturn_core::ids::{CallUid, ModelId, StepId, Timestamp};
@@ -10,11 +11,12 @@ use everturn_core::message::{
     Body, Call, CallResult, CallVerdict, File, Media, Meta, Output, Part, Provided, Reasoning, Reply, ReplyBody, RunBy,
     Seal, Source, Stop, Summary, SummarySource, Text,
 };
+use everturn_core::permission::Grant;
 use everturn_core::seam::Seam;
 use serde_json::json;
 
 /// Texts that have been lost, changed or refused somewhere before.
-pub(crate) const ODD: [&str; 12] = [
+pub const ODD: [&str; 12] = [
     "a\0b\0",
     "\u{feff}mark",
     "e\u{301} is not \u{e9}",
@@ -35,13 +37,14 @@ fn bytes() -> Blob {
 }
 
 /// Metadata with the text as key and as value, and numbers at their edges.
-pub(crate) fn meta(odd: &str) -> Meta {
+pub fn meta(odd: &str) -> Meta {
     let numbers = json!([u64::MAX, i64::MIN, 0, -1, 0.1, 1e300, -0.5]);
     let value = json!({ odd: odd, "list": [odd, null, true, [], {}], "numbers": numbers });
     Meta::from([(odd.into(), value), ("understudy".into(), json!(odd)), (String::new(), json!(null))])
 }
 
-pub(crate) fn model(odd: &str) -> ModelId {
+/// A model with this name.
+pub fn model(odd: &str) -> ModelId {
     format!("understudy/{odd}").parse().expect("a provider and a name")
 }
 
@@ -55,8 +58,21 @@ fn reasoning(odd: &str, seal: Option<Seal>) -> Reasoning {
     Reasoning { text: odd.into(), seal, began: Timestamp(-1), ended: Timestamp(i64::MAX), meta: meta(odd) }
 }
 
+/// What a person should know about an ask, with everything set.
+pub fn ask_detail(odd: &str) -> AskDetail {
+    let text = || Some(odd.to_owned());
+    let (path, confinement, grant) = (text(), text(), text());
+    AskDetail { basis: odd.into(), effect: Effect::Idempotent, path, confinement, grant, terms: odd.into() }
+}
+
+/// A grant.
+pub fn grant(odd: &str) -> Grant {
+    let (rule, terms, by) = (odd.into(), odd.into(), odd.into());
+    Grant { call: UID, rule, terms, by, at: Timestamp(i64::MIN), until: Timestamp(i64::MAX) }
+}
+
 /// One part of every kind.
-pub(crate) fn parts(odd: &str) -> Vec<Part> {
+pub fn parts(odd: &str) -> Vec<Part> {
     let (text, call) = (odd.to_string(), |run_by, whole| Call {
         uid: UID,
         provider_id: odd.into(),
@@ -88,7 +104,7 @@ pub(crate) fn parts(odd: &str) -> Vec<Part> {
 }
 
 /// One message of every kind, for a chat that is at `step`.
-pub(crate) fn bodies(odd: &str, step: StepId) -> Vec<Body> {
+pub fn bodies(odd: &str, step: StepId) -> Vec<Body> {
     let mut bodies = vec![Body::User(parts(odd)), Body::User(Vec::new()), Body::Context(odd.into())];
     let filtered = Stop::Filtered { category: odd.into(), detail: odd.into() };
     let stops = [Stop::End, Stop::ToolUse, Stop::Length, filtered, Stop::Interrupted, Stop::Broken];
@@ -126,7 +142,7 @@ fn reply(odd: &str, step: StepId, stop: Stop) -> Body {
 }
 
 /// A result with everything in it, bytes that are no text included.
-pub(crate) fn result(odd: &str, verdict: CallVerdict) -> CallResult {
+pub fn result(odd: &str, verdict: CallVerdict) -> CallResult {
     let began = (verdict == CallVerdict::Done).then_some(Timestamp(1));
     CallResult {
         call: UID,
@@ -139,13 +155,14 @@ pub(crate) fn result(odd: &str, verdict: CallVerdict) -> CallResult {
     }
 }
 
-pub(crate) fn output(odd: &str) -> Output {
+/// An output with this text.
+pub fn output(odd: &str) -> Output {
     let media = vec![Media { media_type: odd.into(), bytes: bytes() }];
     Output { text: odd.into(), media, full: Some(bytes()) }
 }
 
 /// Deltas of every kind, in an order that can be folded.
-pub(crate) fn deltas(odd: &str) -> Vec<Delta> {
+pub fn deltas(odd: &str) -> Vec<Delta> {
     let text = || odd.to_string();
     let began = |rung, number| Delta::Attempt(Box::new(AttemptBegan { number, model: model(odd), rung }));
     let call = |slot, run_by| {
@@ -193,7 +210,7 @@ pub(crate) fn deltas(odd: &str) -> Vec<Delta> {
 }
 
 /// The kind of a delta. A new one does not compile until it is given a sample above.
-pub(crate) const fn kind(delta: &Delta) -> usize {
+pub const fn kind(delta: &Delta) -> usize {
     match delta {
         Delta::Attempt(_) => 0,
         Delta::Text(_) => 1,
@@ -218,15 +235,16 @@ pub(crate) const fn kind(delta: &Delta) -> usize {
     }
 }
 
-pub(crate) const KINDS: usize = 20;
+/// Kinds of deltas.
+pub const KINDS: usize = 20;
 
 /// Counts at their edges.
-pub(crate) fn tally() -> Tally {
+pub fn tally() -> Tally {
     let usage = Usage { input: 1 << 40, output: 2, reasoning: 3, cache_read: 4, cache_write: 5 };
     Tally { known: usage, estimated: Usage { input: 6, ..Usage::default() } }
 }
 
 /// Money, known and estimated.
-pub(crate) const fn spend() -> Spend {
+pub const fn spend() -> Spend {
     Spend { known: Micros(1 << 50), estimated: Micros(7) }
 }

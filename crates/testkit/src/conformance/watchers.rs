@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use everturn_core::ids::{Seq, StepId, Version};
-use everturn_core::rehearsal::Dice;
 use everturn_core::view::{Cursor, Event, View};
+use everturn_stores::Store;
+use everturn_testkit::rehearsal::Dice;
 
 use super::Witness;
 use super::generated::GeneratedLife;
 use super::lots::for_each_life;
-use crate::Store;
 
 const LIVES: u32 = 60;
 const LIFE_LEN_MAX: usize = 80;

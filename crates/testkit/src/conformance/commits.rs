@@ -14,11 +14,11 @@ use everturn_core::cost::Micros;
 use everturn_core::fact::Fact;
 use everturn_core::ids::{CallUid, MessageId, Timestamp, Version};
 use everturn_core::message::{Body, CallResult, CallVerdict, Meta, Output, Stop, Summary, SummarySource};
-use everturn_core::rehearsal::sample::{attempt, call, reply, send, text, words};
-use everturn_core::rehearsal::{Deed, Dice};
+use everturn_stores::{Store, StoreExt as _};
+use everturn_testkit::rehearsal::sample::{attempt, call, reply, send, text, words};
+use everturn_testkit::rehearsal::{Deed, Dice};
 
 use super::Witness;
-use crate::{Store, StoreExt as _};
 
 fn summary(text: &str) -> Body {
     let (source, runtime) = (SummarySource::Asked, Duration::from_millis(8));

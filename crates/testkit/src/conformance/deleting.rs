@@ -5,19 +5,19 @@ use std::sync::Arc;
 use everturn_core::command::{Command, Delivery};
 use everturn_core::ids::{Fence, InboxSeq, MessageId, Timestamp};
 use everturn_core::message::{Body, File, Meta, Part};
-use everturn_core::rehearsal::sample::{attempt, chat_id, send, text, words};
-use everturn_core::rehearsal::tiny_limits;
 use everturn_core::view::{Cursor, JournalRow};
-
-use super::Witness;
-use crate::{
+use everturn_stores::{
     ChatQuery, Lease, MessageRange, NewChat, Store, StoreError, StoreExt as _, Submission, SubmitError, WriteError,
 };
+use everturn_testkit::rehearsal::sample::{attempt, chat_id, send, text, words};
+use everturn_testkit::rehearsal::tiny_limits;
+
+use super::Witness;
 
 async fn is_gone<S: Store>(store: &Arc<S>, cursor: Cursor) {
     let (chat, gone) = (chat_id(1), StoreError::NoSuchChat);
     assert_eq!(store.heading(chat).await, Err(gone.clone()));
-    assert_eq!(store.since(chat, Some(cursor)).await, Err(gone.clone()), "also for whoever has seen it all");
+    assert_eq!(store.since(chat, Some(cursor)).await, Err(gone.clone()), "also for a reader at the end");
     assert_eq!(store.since(chat, None).await, Err(gone.clone()));
     assert_eq!(store.transcript(chat).await, Err(gone.clone()));
     assert_eq!(store.messages(chat, MessageRange::After(MessageId(0), 9)).await, Err(gone.clone()));
@@ -73,24 +73,7 @@ pub async fn a_deleted_chat_is_not_written_to<S: Store>(store: Arc<S>) {
 /// A chat of the same id, and one of the same key, are new ones: nothing of before is in them, and no lease of before
 /// opens them.
 pub async fn a_deleted_chat_can_be_made_anew<S: Store>(store: Arc<S>) {
-    let (agent, owner, title) = ("agent".to_string(), "owner".to_string(), String::new());
-    let (id, model, key) = (chat_id(1), None, Some("k".into()));
-    let (is_named, is_chosen, is_titled) = (true, false, false);
-    let new = NewChat {
-        id,
-        agent,
-        is_named,
-        model,
-        is_chosen,
-        debug: false,
-        owner,
-        title,
-        is_titled,
-        setup: None,
-        fork: None,
-        transcript: None,
-        key,
-    };
+    let new = NewChat { key: Some("k".into()), ..NewChat::of(chat_id(1), "agent", "owner") };
     for round in 0..3 {
         assert_eq!(store.create(&new).await, Ok(chat_id(1)));
         let mut witness = Witness::new(&store, 1).await;

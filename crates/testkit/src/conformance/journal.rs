@@ -8,11 +8,11 @@ use everturn_core::error::ErrorKind;
 use everturn_core::fact::Fact;
 use everturn_core::ids::{MessageId, Seq, StepId};
 use everturn_core::message::{Body, Stop};
-use everturn_core::rehearsal::sample::{attempt, send, text, words};
 use everturn_core::view::{Cursor, Event, JournalRow};
+use everturn_stores::{Ack, NewsRead, Store, StoreExt as _, WriteError};
+use everturn_testkit::rehearsal::sample::{attempt, send, text, words};
 
 use super::Witness;
-use crate::{Ack, NewsRead, Store, StoreExt as _, WriteError};
 
 /// I3: a watcher gets a row once, when it is stored, and in order.
 pub async fn rows_are_shown_once_they_are_stored<S: Store>(store: Arc<S>) {

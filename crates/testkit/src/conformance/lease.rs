@@ -8,11 +8,11 @@ use everturn_core::command::{Command, Delivery};
 use everturn_core::error::ErrorKind;
 use everturn_core::ids::{Fence, Timestamp};
 use everturn_core::message::{Body, Stop};
-use everturn_core::rehearsal::sample::{attempt, call, chat_id, reply, send, text};
 use everturn_core::status::Status;
+use everturn_stores::{Lease, Store, WriteError};
+use everturn_testkit::rehearsal::sample::{attempt, call, chat_id, reply, send, text};
 
 use super::Witness;
-use crate::{Lease, Store, WriteError};
 
 /// I6, CS17: taking a lease raises the fence, and everything under an older one is refused: no row changes.
 pub async fn a_taken_over_lease_changes_nothing<S: Store>(store: Arc<S>) {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use everturn_core::change::Change;
 use everturn_core::chat::{
-    CallState, Compacting, Effect, OpenCall, QueuedMessage, RetryWait, StepAttempts, TranscriptTail, TurnEnd,
-    TurnFailure,
+    CallOpening, CallState, Compacting, Effect, OpenCall, QueuedMessage, RetryWait, StepAttempts, TranscriptTail,
+    TurnEnd, TurnFailure,
 };
 use everturn_core::command::{AnswerContent, CallAnswer, Command, Delivery, Excess, Refusal};
 use everturn_core::delta::Rung;
@@ -16,13 +16,13 @@ use everturn_core::fact::{AttemptOutcome, AttemptPurpose, AttemptRecord, Fact, Q
 use everturn_core::ids::{CallUid, InboxSeq, MessageId, StepId, Timestamp};
 use everturn_core::message::Call;
 use everturn_core::quarantine::TakeoverCount;
-use everturn_core::rehearsal::sample::{chat_id, send};
 use everturn_core::retry::RetrySpent;
 use everturn_core::status::{Status, Verb};
+use everturn_stores::{ChatQuery, NewChat, Receipt, Store, StoreExt as _, Submission};
+use everturn_testkit::rehearsal::sample::{chat_id, send};
 
 use super::Witness;
 use super::samples::{self, ODD};
-use crate::{ChatQuery, NewChat, Receipt, Store, StoreExt as _, Submission};
 
 const UID: CallUid = CallUid { step: StepId(1), ordinal: 0 };
 
@@ -86,7 +86,7 @@ pub async fn odd_text_comes_back_from_every_command<S: Store>(store: Arc<S>) {
 }
 
 /// Answers of every kind, each with what its call waits for.
-pub(crate) fn answered(odd: &str) -> [(CallState, AnswerContent); 4] {
+pub fn answered(odd: &str) -> [(CallState, AnswerContent); 4] {
     [
         (CallState::AsksClient, AnswerContent::Output(samples::output(odd))),
         (CallState::AsksClient, AnswerContent::Error(samples::output(odd))),
@@ -134,7 +134,8 @@ pub async fn odd_text_comes_back_from_every_other_fact<S: Store>(store: Arc<S>) 
     outcomes(Witness::in_a_turn(&store, 99).await).await;
 }
 
-pub(crate) fn in_a_turn(odd: &str) -> Vec<Fact> {
+/// Facts in a turn, with this text in all of their fields.
+pub fn in_a_turn(odd: &str) -> Vec<Fact> {
     let tool = odd.to_string();
     let call = |state| {
         let call = OpenCall::new(&Call::new(UID, odd, odd), state);
@@ -201,13 +202,25 @@ pub(crate) fn in_a_turn(odd: &str) -> Vec<Fact> {
 }
 
 /// What was added later. It stands apart so that stored texts of before stay as they are.
-pub(crate) fn later(odd: &str) -> Vec<Fact> {
+pub fn later(odd: &str) -> Vec<Fact> {
     let rungs = [Rung::First, Rung::Reattach, Rung::Continue, Rung::Restart, Rung::FallBack];
     let aims = rungs.map(AttemptPurpose::Answer).into_iter().chain([AttemptPurpose::Summary]);
     let aimed = aims.zip(100..).map(|(aim, number)| attempted(odd, number, aim, AttemptOutcome::Answered));
     let chosen = [Fact::Chose(Some(samples::model(odd))), Fact::Chose(None)];
     let progressed = Fact::Progressed { call: UID, text: odd.into() };
-    aimed.chain(chosen).chain([true, false].map(Fact::Debugged)).chain([progressed]).collect()
+    let rested = Fact::Rested {
+        call: UID,
+        handle: odd.into(),
+        at: Timestamp(-1),
+        look_at: Timestamp(i64::MAX),
+        misses: u32::MAX,
+    };
+    let asks = OpenCall::new(&Call::new(UID, odd, odd), CallOpening::Ask(Arc::new(samples::ask_detail(odd))));
+    let permissions = [Fact::Opened(vec![asks]), Fact::Granted(Box::new(samples::grant(odd))), Fact::Revoked(UID)];
+    let asked = Fact::Asked { call: UID, handle: odd.into(), question: odd.into(), at: Timestamp(-1) };
+    let questions = [asked, Fact::Answered { call: UID, answer: odd.into() }];
+    let debugged = [true, false].map(Fact::Debugged);
+    aimed.chain(chosen).chain(debugged).chain([progressed, rested]).chain(permissions).chain(questions).collect()
 }
 
 /// The kind of a fact that belongs into the lists above. A new one does not compile until it is given a sample there.
@@ -237,12 +250,18 @@ const fn kind(fact: &Fact) -> Option<usize> {
         Fact::Chose(_) => Some(19),
         Fact::Debugged(_) => Some(20),
         Fact::Progressed { .. } => Some(21),
+        Fact::Rested { .. } => Some(22),
+        Fact::Granted(_) => Some(23),
+        Fact::Revoked(_) => Some(24),
+        Fact::Asked { .. } => Some(25),
+        Fact::Answered { .. } => Some(26),
     }
 }
 
-const KINDS: usize = 22;
+const KINDS: usize = 27;
 
-pub(crate) fn attempts(odd: &str) -> Vec<Fact> {
+/// Attempts, with this text in all of their fields.
+pub fn attempts(odd: &str) -> Vec<Fact> {
     use Cause::{ErrorFinish, GoAway, IdleStall, Malformed, Refused, Reset, Resumed, ServerError, Truncated};
     let causes = [Refused, Reset, GoAway, IdleStall, ServerError, Truncated, ErrorFinish, Malformed, Resumed];
     let broke = causes.into_iter().zip(ErrorKind::ALL).map(|(cause, kind)| AttemptOutcome::Broke(cause, kind));
@@ -258,7 +277,8 @@ fn attempted(odd: &str, number: u32, aim: AttemptPurpose, outcome: AttemptOutcom
     Fact::Attempted(Box::new(row), StepAttempts::default())
 }
 
-pub(crate) fn ends(odd: &str) -> Vec<TurnEnd> {
+/// Ends of a turn, with this text.
+pub fn ends(odd: &str) -> Vec<TurnEnd> {
     let failure = |kind| TurnFailure { kind, message: odd.into(), detail: odd.into(), attempts: u32::MAX };
     let mut ends = vec![
         TurnEnd::Done,
@@ -277,7 +297,8 @@ pub(crate) fn ends(odd: &str) -> Vec<TurnEnd> {
     ends
 }
 
-pub(crate) fn refusals() -> Vec<Refusal> {
+/// One of each refusal.
+pub fn refusals() -> Vec<Refusal> {
     let mut refusals = vec![
         Refusal::Archived,
         Refusal::QueueFull,
@@ -294,6 +315,7 @@ pub(crate) fn refusals() -> Vec<Refusal> {
         Refusal::InputChanged(UID),
     ];
     refusals.extend(Status::ALL.into_iter().flat_map(|status| Verb::ALL.map(|verb| Refusal::Status(status, verb))));
+    refusals.extend([Refusal::NotGrantable(UID), Refusal::NotGranted]);
     refusals
 }
 
