@@ -5,9 +5,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use everturn_core::chat::Chat;
 use everturn_core::context::CompactionThreshold;
-use everturn_core::ids::ModelId;
+use everturn_core::ids::{ChatId, ModelId};
 use everturn_core::limits::Limits;
-use everturn_core::prompt::{BadSampling, Effort, Sampling};
+use everturn_core::permission::{BadRule, KnownTool, PatternKind, Permissions};
+use everturn_core::prompt::{BadSampling, Effort, Sampling, ToolSpec};
 use serde_json::Value;
 
 use crate::tool::toolbox::{BadTool, LiveToolbox, Shelf, Toolbox};
@@ -34,6 +35,8 @@ pub struct Agent {
     pub toolbox: Toolbox,
     /// Tools beside them that may change while turns run, and that clones of the agent share.
     pub live: Option<LiveToolbox>,
+    /// Which calls run at once, ask a person, or never run.
+    pub permissions: Permissions,
     /// Whether requests may refer to the provider's copy of the transcript.
     pub chaining: Chaining,
     /// Whether to request generations that outlive their stream.
@@ -62,11 +65,48 @@ pub enum Background {
     On,
 }
 
-/// A callback of the program before each step.
+/// Callbacks of the program. Several are one as a `Vec`.
 #[async_trait]
 pub trait Hook: Send + Sync + 'static {
     /// The text to add before the next step. It becomes a message, once per step.
     async fn before_step(&self, chat: &Chat) -> Option<String>;
+
+    /// Instructions for this chat, sent after those of the agent. They are asked for whenever work on the chat begins, and
+    /// should always be the same: where they change, the provider's cache of the chat is lost.
+    async fn instructions(&self, chat: &Chat) -> Option<String> {
+        let _ = chat;
+        None
+    }
+
+    /// Removes what the program keeps of a chat that was deleted.
+    async fn deleted(&self, chat: ChatId) {
+        let _ = chat;
+    }
+}
+
+#[async_trait]
+impl Hook for Vec<Arc<dyn Hook>> {
+    async fn before_step(&self, chat: &Chat) -> Option<String> {
+        let mut texts = Vec::new();
+        for hook in self {
+            texts.extend(hook.before_step(chat).await);
+        }
+        (!texts.is_empty()).then(|| texts.join("\n\n"))
+    }
+
+    async fn instructions(&self, chat: &Chat) -> Option<String> {
+        let mut texts = Vec::new();
+        for hook in self {
+            texts.extend(hook.instructions(chat).await);
+        }
+        (!texts.is_empty()).then(|| texts.join("\n\n"))
+    }
+
+    async fn deleted(&self, chat: ChatId) {
+        for hook in self {
+            hook.deleted(chat).await;
+        }
+    }
 }
 
 impl Agent {
@@ -88,6 +128,7 @@ impl Agent {
             compaction: CompactionThreshold::default(),
             toolbox: Toolbox::new(),
             live: None,
+            permissions: Permissions::default(),
             chaining: Chaining::Off,
             background: Background::Off,
             hook: None,
@@ -178,6 +219,39 @@ impl Agent {
         Ok(self)
     }
 
+    /// Returns the agent with rules about its tools, which were added before. Rules may name tools that a live toolbox gets
+    /// later.
+    ///
+    /// ```
+    /// # use everturn::{Agent, tool};
+    /// # use everturn::core::permission::Permissions;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let deploy = tool("deploy", "Deploys the site.", |_, _: ()| async { Ok("deployed") });
+    /// let agent = Agent::new("anthropic/claude-sonnet-4-5".parse()?)
+    ///     .tool(deploy)?
+    ///     .permissions(Permissions::default().ask(["deploy"])?)?;
+    /// # drop(agent);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// A rule can never match a call of these tools.
+    pub fn permissions(mut self, permissions: Permissions) -> Result<Self, BadRule> {
+        let names = self.known_tools();
+        let named = names.iter().map(|(name, pattern)| KnownTool::Named(name, *pattern));
+        let later = self.live.is_some().then_some(KnownTool::Prefixed(""));
+        permissions.check(&named.chain(later).collect::<Vec<_>>())?;
+        self.permissions = permissions;
+        Ok(self)
+    }
+
+    /// The tools that permission rules may name, with what a pattern means to each.
+    #[must_use]
+    pub fn known_tools(&self) -> Vec<(String, PatternKind)> {
+        self.shelf().known()
+    }
+
     /// Returns the agent with tools that may change while turns run.
     #[must_use]
     pub fn live_tools(mut self, tools: LiveToolbox) -> Self {
@@ -185,10 +259,24 @@ impl Agent {
         self
     }
 
+    /// The tools that the model is offered now, live ones included, in the order of requests.
+    #[must_use]
+    pub fn offered(&self) -> Arc<[ToolSpec]> {
+        self.shelf().offered()
+    }
+
     /// The tools as they are now, live ones included.
     pub(crate) fn shelf(&self) -> Arc<Shelf> {
         match &self.live {
             Some(live) => self.toolbox.beside(&live.current()),
+            None => self.toolbox.shelf(),
+        }
+    }
+
+    /// The tools for the turn of a chat, live ones included.
+    pub(crate) fn shelf_for(&self, chat: &Chat) -> Arc<Shelf> {
+        match &self.live {
+            Some(live) => self.toolbox.beside(&live.for_turn(chat)),
             None => self.toolbox.shelf(),
         }
     }

@@ -27,7 +27,7 @@ use crate::admission::slots::{Admission, SlotWait};
 use crate::observe::log;
 use crate::process::Shared;
 use compaction::Fitting;
-use session::ChatSession;
+use session::{ChatSession, HookInstructions};
 use takeover::Takeover;
 
 /// Waits longer than this drop the loaded transcript; it is loaded again on wake-up. Keeps memory flat with thousands of
@@ -107,6 +107,9 @@ impl Driver {
                 return Ok(Parked::HandedOver);
             }
             if lacks_agent(session, &next) {
+                if (session.env.shared.agents_elsewhere)(&session.chat.agent) {
+                    return Ok(Parked::HandedOver);
+                }
                 session.reload().await?;
                 let error = target::no_model(&session.env, &session.chat);
                 step::fail(session, &mut self.fitting, &error, None).await?;
@@ -115,6 +118,11 @@ impl Driver {
             if let Some(until) = waits_until(session, &next) {
                 self.takeover.end_isolation_if_cleared(session);
                 self.wait(until).await;
+                continue;
+            }
+            if let Next::Look = next {
+                self.admission = Admission::None; // A look may wait for long, and needs no transcript.
+                tools::rest::look(session).await?;
                 continue;
             }
             session.reload().await?;
@@ -136,9 +144,12 @@ impl Driver {
     async fn act(&mut self, next: Next) -> Result<(), WriteError> {
         let Self { session, takeover, fitting, .. } = self;
         match next {
-            Next::Rest => Ok(()),
+            Next::Rest | Next::Look => Ok(()),
             Next::Await => session.change(|change| change.expire()).await,
             Next::Begin => session.change(|change| change.begin()).await,
+            Next::CallModel | Next::Compact if matches!(session.env.instructions, HookInstructions::Unknown) => {
+                step::learn_instructions(session).await
+            }
             Next::CallModel => step::call_model(session, fitting, takeover).await,
             Next::Reask => session.change(ask_again).await,
             Next::RunCalls => tools::run_calls(session).await,
@@ -180,7 +191,7 @@ impl Driver {
 fn lacks_agent(session: &ChatSession, next: &Next) -> bool {
     let is_needed = match next {
         Next::CallModel | Next::Reask | Next::RunCalls | Next::Ask | Next::Compact => true,
-        Next::Rest | Next::Await | Next::Begin | Next::Settle | Next::Finish(_) => false,
+        Next::Rest | Next::Await | Next::Look | Next::Begin | Next::Settle | Next::Finish(_) => false,
     };
     is_needed && session.env.shared.agent(&session.chat.agent).is_none()
 }
@@ -189,7 +200,8 @@ fn lacks_agent(session: &ChatSession, next: &Next) -> bool {
 const fn is_work(next: &Next) -> bool {
     match next {
         Next::CallModel | Next::Compact | Next::RunCalls => true,
-        Next::Rest | Next::Await | Next::Begin | Next::Reask | Next::Ask | Next::Settle | Next::Finish(_) => false,
+        Next::Rest | Next::Await | Next::Look => false,
+        Next::Begin | Next::Reask | Next::Ask | Next::Settle | Next::Finish(_) => false,
     }
 }
 
@@ -204,6 +216,7 @@ fn waits_until(session: &ChatSession, next: &Next) -> Option<Timestamp> {
             (now < until && until.since(now) <= session.env.agent.limits.wait_max()).then_some(until)
         }
         Next::Await => chat.awaits_until.filter(|until| now < *until),
+        Next::Look => tools::rest::waits_until(session),
         Next::Rest | Next::Begin | Next::Reask | Next::RunCalls | Next::Ask | Next::Settle | Next::Finish(_) => None,
     }
 }

@@ -1,6 +1,7 @@
 //! The engine: a store, providers, agents, and a driver for every chat that has work.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -50,11 +51,18 @@ pub struct Engine {
     pub(crate) shared: Arc<Shared>,
 }
 
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").finish_non_exhaustive()
+    }
+}
+
 /// Puts an engine together.
 pub struct Builder {
     store: Arc<dyn Store>,
     providers: BTreeMap<String, Arc<dyn Provider>>,
     agents: BTreeMap<String, Arc<Agent>>,
+    agents_elsewhere: fn(&str) -> bool,
     metrics: Metrics,
     seed: Option<u64>,
     origin: Option<Timestamp>,
@@ -74,6 +82,7 @@ impl Engine {
             store: Arc::new(Memory::new()),
             providers: BTreeMap::new(),
             agents: BTreeMap::new(),
+            agents_elsewhere: |_| false,
             metrics: Metrics::unregistered(),
             seed: None,
             origin: None,
@@ -84,6 +93,10 @@ impl Engine {
             recorder: None,
             delta_log: None,
         }
+    }
+
+    pub(crate) const fn of(shared: Arc<Shared>) -> Self {
+        Self { shared }
     }
 
     /// Creates a chat with an agent.
@@ -104,10 +117,10 @@ impl Engine {
     /// Creates a chat, empty or as a fork of another; or finds the one that was created under the same key.
     pub async fn make(&self, new: &NewChat) -> Result<ChatHandle, CreateError> {
         // A chat that exists is found also after its agent was removed.
-        if self.shared.agent(&new.agent).is_none() && self.shared.store.created(new).await?.is_none() {
-            return Err(CreateError::NoSuchAgent(new.agent.clone()));
+        if self.shared.agent(new.agent.value()).is_none() && self.shared.store.created(new).await?.is_none() {
+            return Err(CreateError::NoSuchAgent(new.agent.value().clone()));
         }
-        if let (Some(setup), Some(agent)) = (&new.setup, self.shared.agent(&new.agent)) {
+        if let (Some(setup), Some(agent)) = (&new.setup, self.shared.agent(new.agent.value())) {
             agent.toolbox.shelf().check(setup)?;
         }
         let id = self.shared.store.create(new).await?;
@@ -315,6 +328,14 @@ impl Builder {
         self
     }
 
+    /// Says which agents other processes have. A turn of such an agent, if this process lacks it, stays as it is until a
+    /// process with the agent takes it up; a turn of any other agent that is missing ends with an error.
+    #[must_use]
+    pub const fn agents_elsewhere(mut self, is_elsewhere: fn(&str) -> bool) -> Self {
+        self.agents_elsewhere = is_elsewhere;
+        self
+    }
+
     /// Sets where drivers run.
     #[must_use]
     pub const fn drivers(mut self, drivers: Drivers) -> Self {
@@ -365,6 +386,7 @@ impl Builder {
             store,
             providers,
             agents,
+            agents_elsewhere,
             metrics,
             seed,
             origin,
@@ -385,6 +407,7 @@ impl Builder {
             store,
             providers,
             agents,
+            agents_elsewhere,
             signals: SignalHub::new(delta_log),
             feeds: Arc::default(),
             clock: origin.map_or_else(|| Clock::reading(wall), Clock::starting_at),

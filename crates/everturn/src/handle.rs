@@ -6,12 +6,14 @@ use std::time::Duration;
 use everturn_core::chat::{OpenCall, TurnEnd};
 use everturn_core::command::{CallAnswer, Command, Delivery, ModelChoice, Refusal};
 use everturn_core::fact::AttemptRecord;
-use everturn_core::ids::{ChatId, InboxSeq, MessageId};
+use everturn_core::ids::{CallUid, ChatId, InboxSeq, MessageId};
 use everturn_core::limits::Limits;
-use everturn_core::message::{Body, Message, Part};
+use everturn_core::message::{Body, CallResult, Message, Part};
 use everturn_core::status::Status;
 use everturn_core::view::{Cursor, Standing, View};
-use everturn_stores::{Heading, MessageRange, Receipt, StoreError, StoreExt as _, Submission, SubmitError, WriteError};
+use everturn_stores::{
+    Heading, MessageRange, MessageReader, Receipt, StoreError, StoreExt as _, Submission, SubmitError, WriteError,
+};
 use tokio::time::Instant;
 
 use crate::drive::inbox;
@@ -24,6 +26,9 @@ const HELD_RETRY: Duration = Duration::from_millis(50);
 
 /// Messages that are read at once to find something to summarise. Most often the newest is.
 const COMPACTED_PAGE_LEN: usize = 20;
+
+/// Messages that are read at once to find results.
+const RESULTS_PAGE_LEN: usize = 200;
 
 /// Provider calls on one page. A chat may have made any number.
 const ATTEMPTS_LEN_MAX: usize = 500;
@@ -110,6 +115,11 @@ impl ChatHandle {
         self.submit(Command::Answer(answers.into_iter().collect()), None).await
     }
 
+    /// Ends the grant that was given with a call. The next call that it covered asks again.
+    pub async fn revoke(&self, call: CallUid) -> Result<Receipt, SubmitError> {
+        self.submit(Command::Revoke(call), None).await
+    }
+
     /// Interrupts the turn. Returns once what was shown is stored; for a chat that rests already, at once.
     pub async fn interrupt(&self) -> Result<(), SubmitError> {
         self.interrupt_as(None).await
@@ -135,7 +145,7 @@ impl ChatHandle {
     /// Deletes the chat with everything stored of it. A turn under way is interrupted first, in whichever process it is, and
     /// queued messages are dropped. Retries while another process holds the chat: set a timeout.
     pub async fn delete(&self) -> Result<(), StoreError> {
-        let owner = self.shared.store.heading(self.id).await?.owner;
+        let Heading { owner, agent, .. } = self.shared.store.heading(self.id).await?;
         loop {
             self.quieten().await?;
             let deleted = match self.shared.acquire(self.id).await {
@@ -150,6 +160,9 @@ impl ChatHandle {
         }
         if let Some(recorder) = &self.shared.recorder {
             recorder.forget(self.id);
+        }
+        if let Some(hook) = self.shared.agent(&agent).and_then(|agent| agent.hook.clone()) {
+            hook.deleted(self.id).await;
         }
         let signals = self.shared.signals.of(self.id);
         signals.ring();
@@ -364,6 +377,40 @@ impl ChatHandle {
         Ok(newest)
     }
 
+    /// The result of a call with all its bytes, whatever was cut for the model and summarised since. None if it has none, or
+    /// the message was replaced by an edit.
+    pub async fn result(&self, call: CallUid) -> Result<Option<CallResult>, StoreError> {
+        let found = self.find_results(1, |result| result.call == call).await?;
+        let Some(message) = found.first() else { return Ok(None) };
+        let whole = self.shared.store.message(self.id, message.id, MessageReader::Client).await?;
+        Ok(whole.as_deref().and_then(result_of).cloned())
+    }
+
+    /// The newest results of calls, the newest first. Bytes that are not text for the model are left in the store.
+    pub async fn newest_results(&self, len: usize) -> Result<Vec<CallResult>, StoreError> {
+        let found = self.find_results(len, |_| true).await?;
+        Ok(found.iter().filter_map(|message| result_of(message)).cloned().collect())
+    }
+
+    async fn find_results(
+        &self,
+        len: usize,
+        is_meant: impl Fn(&CallResult) -> bool,
+    ) -> Result<Vec<Arc<Message>>, StoreError> {
+        let mut found = Vec::new();
+        let mut before = None;
+        loop {
+            let range = MessageRange::Before(before, RESULTS_PAGE_LEN);
+            let page = self.shared.store.messages(self.id, range).await?;
+            let meant = page.iter().rev().filter(|message| result_of(message).is_some_and(&is_meant));
+            found.extend(meant.take(len - found.len()).cloned());
+            match page.first() {
+                Some(first) if found.len() < len => before = Some(first.id),
+                Some(_) | None => return Ok(found),
+            }
+        }
+    }
+
     /// Provider calls and what each cost, oldest first: one page, behind the first `seen`. The page behind the last is empty.
     pub async fn attempts(&self, seen: usize) -> Result<Vec<AttemptRecord>, StoreError> {
         self.shared.store.attempts(self.id, seen, ATTEMPTS_LEN_MAX).await
@@ -373,6 +420,13 @@ impl ChatHandle {
     /// is like a crash, and as harmless.
     pub async fn advance(&self) -> Result<(), WriteError> {
         supervisor::advance(self.shared.clone(), self.id).await
+    }
+}
+
+fn result_of(message: &Message) -> Option<&CallResult> {
+    match &message.body {
+        Body::Result(result) => Some(result),
+        Body::User(_) | Body::Reply(_) | Body::Context(_) | Body::Summary(_) => None,
     }
 }
 
@@ -391,6 +445,7 @@ const fn needs_agent(command: &Command) -> bool {
         | Command::Archive
         | Command::Unarchive
         | Command::Rename(_)
+        | Command::Revoke(_)
         | Command::Patch { .. } => false,
     }
 }

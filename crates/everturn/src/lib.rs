@@ -69,7 +69,10 @@ pub use handle::{ChatHandle, Rest};
 pub use observe::metrics::Metrics;
 pub use observe::spans::{FINISH_REASONS, TARGET as SPANS};
 pub use tool::toolbox::{BadTool, LiveToolbox, Toolbox};
-pub use tool::{After, Approval, Beside, FnTool, Policy, SharedTool, Tool, ToolContext, ToolError, ToolOutput, tool};
+pub use tool::{
+    After, Approval, Beside, ErrorOutcome, FnTool, InnerCall, LookResult, Policy, QuestionAnswer, RestingCall,
+    SharedTool, SubAgent, Tool, ToolContext, ToolError, ToolOutput, ToolQuestion, ToolReturn, tool,
+};
 pub use util::poll_on_wake::PollOnWake;
 pub use watch::feed::{Changed, Feed};
 pub use watch::hub::DeltaLog;

@@ -42,6 +42,8 @@ pub(crate) struct Shared {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) providers: BTreeMap<String, Arc<dyn Provider>>,
     pub(crate) agents: BTreeMap<String, Arc<Agent>>,
+    /// Whether another process has an agent that is not among them.
+    pub(crate) agents_elsewhere: fn(&str) -> bool,
     pub(crate) signals: SignalHub,
     pub(crate) feeds: Arc<Feeds>,
     pub(crate) clock: Clock,

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::drive::compaction::Fitting;
 use crate::drive::session::{ChatSession, OnOutage};
 use crate::drive::step::record::{EndedAttempt, end_attempt};
-use crate::drive::tools::result;
+use crate::drive::tools::{rest, result};
 use crate::process::Shared;
 use crate::util::poll_on_wake::PollOnWake;
 
@@ -58,6 +58,9 @@ pub(crate) async fn apply_all(session: &mut ChatSession, fitting: &mut Fitting) 
         session.reload().await?;
         let replaces = matches!(inbound.command, Command::Edit { .. }) && verdict(session, &inbound).is_ok();
         // An edit replaces the step under way: its attempt gets a row first.
+        if replaces {
+            rest::let_go_all(session).await;
+        }
         let lost = if replaces { end_attempt(session, fitting, AttemptOutcome::Lost) } else { None };
         let facts = facts_of(session, inbound, lost.map(EndedAttempt::fact));
         session.commit(facts, OnOutage::Wait).await?;

@@ -15,6 +15,7 @@ use everturn_core::context::limit_in_meta;
 use everturn_core::draft::Draft;
 use everturn_core::fact::Fact;
 use everturn_core::ids::{MessageId, Seq, Timestamp};
+use everturn_core::message::Body;
 use everturn_core::view::JournalRow;
 use everturn_providers::record::Of;
 use everturn_stores::{AppendRight, Lease, Loaded, MessageReader, StoreError, StoreExt as _, WriteError};
@@ -37,11 +38,21 @@ use crate::watch::hub::ChatSignals;
 pub(crate) struct Environment {
     pub(crate) shared: Arc<Shared>,
     pub(crate) agent: Arc<Agent>,
+    /// What the agent's hook says about this chat.
+    pub(crate) instructions: HookInstructions,
     /// The tools that the chat itself brought.
     pub(crate) chat_tools: ChatTools,
     pub(crate) signals: Arc<ChatSignals>,
     /// Fires when this process may not drive any more: it shuts down, or it has lost its leases.
     pub(crate) halt: CancellationToken,
+}
+
+/// Instructions for one chat, from the agent's hook.
+pub(crate) enum HookInstructions {
+    /// The hook was not asked yet.
+    Unknown,
+    /// What it said.
+    Known(Option<String>),
 }
 
 /// A chat, held by its lease.
@@ -102,9 +113,10 @@ impl ChatSession {
         let observers = Observers::new(&shared.metrics, &chat, &messages, draft.as_ref());
         let chat_tools = ChatTools::of(chat.setup.as_deref());
         let clock = shared.clock.counting();
+        let instructions = if agent.hook.is_some() { HookInstructions::Unknown } else { HookInstructions::Known(None) };
         Ok(Self {
             step: OpenStep::found(draft, &agent),
-            env: Environment { shared, agent, chat_tools, signals, halt },
+            env: Environment { shared, agent, instructions, chat_tools, signals, halt },
             lease,
             chat,
             transcript: Transcript::new(messages),
@@ -132,7 +144,14 @@ impl ChatSession {
 
     /// The tools of the agent and of the chat.
     pub(crate) fn shelf(&self) -> Arc<Shelf> {
-        self.env.agent.shelf().with_clients(&self.env.chat_tools)
+        let agent = &self.env.agent;
+        agent.shelf_for(&self.chat).with_clients(&self.env.chat_tools).permitted(&agent.permissions)
+    }
+
+    fn forget_turn_tools(&self) {
+        if let Some(live) = &self.env.agent.live {
+            live.forget_turn(self.chat.id);
+        }
     }
 
     /// The label of this chat's exchanges for the recorder.
@@ -221,9 +240,15 @@ impl ChatSession {
         background::cancel_abandoned(&mut self.step.background, facts, &self.env, self.chat.id);
         for fact in facts {
             match fact {
-                Fact::Said(message, _) => self.transcript.push(message),
+                Fact::Said(message, _) => {
+                    self.transcript.push(message);
+                    if matches!(message.body, Body::Summary(_)) {
+                        self.forget_turn_tools(); // What was cached of it at the provider is of no use any more.
+                    }
+                }
                 Fact::Rewound { from } => self.rewind(*from).await?,
                 Fact::TurnBegan(_) => self.clocks.turn = self.clocks.step,
+                Fact::TurnEnded(_) => self.forget_turn_tools(),
                 _ => {}
             }
         }

@@ -21,14 +21,15 @@ pub(crate) mod request;
 
 pub(crate) use admit::permit;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use everturn_core::chat::{CallState, RetryWait, StepAttempts, TurnEnd, TurnFailure};
+use everturn_core::chat::{CallOpening, CallState, RetryWait, StepAttempts, TurnEnd, TurnFailure};
 use everturn_core::delta::{AttemptBegan, Delta, Rung};
 use everturn_core::draft::Draft;
 use everturn_core::error::{Cause, ErrorKind, ProviderError, Retry};
 use everturn_core::fact::{AttemptOutcome, Fact};
-use everturn_core::ids::{ModelId, Timestamp};
+use everturn_core::ids::{CallUid, ModelId, Timestamp};
 use everturn_core::limits::Thinking;
 use everturn_core::message::{Body, Reply, Stop};
 use everturn_core::recovery::Recovery;
@@ -41,8 +42,10 @@ use tokio_util::sync::CancellationToken;
 use crate::agent::Agent;
 use crate::drive::compaction::{self, Fitting};
 use crate::drive::inbox;
-use crate::drive::session::ChatSession;
+use crate::drive::session::{ChatSession, HookInstructions};
 use crate::drive::takeover::Takeover;
+use crate::drive::tools::rest;
+use crate::tool::permit::CallPermits;
 use crate::tool::toolbox;
 use attempt::{Attempt, FinishedAttempt, StreamOpening, StreamOutcome, Windows};
 use background::BackgroundGeneration;
@@ -157,23 +160,41 @@ async fn run_step_hook(session: &mut ChatSession) -> Result<HookRun, WriteError>
         return Ok(HookRun::Continue);
     };
     let chat = session.chat.clone();
-    let cancel = CancellationToken::new();
-    let stopped = cancel.clone();
-    let text = Box::pin(async move {
-        tokio::select! {
-            biased;
-            () = stopped.cancelled() => Err(()),
-            text = hook.before_step(&chat) => Ok(text),
-        }
-    });
-    match inbox::listen_during(session, text, &cancel).await? {
-        Err(()) => Ok(HookRun::Replan),
-        Ok(None) => Ok(HookRun::Continue),
-        Ok(Some(text)) => {
+    match asked(session, async move { hook.before_step(&chat).await }).await? {
+        None => Ok(HookRun::Replan),
+        Some(None) => Ok(HookRun::Continue),
+        Some(Some(text)) => {
             session.change(|change| change.say(Body::Context(text)).fact(Fact::Briefed)).await?;
             Ok(HookRun::Replan)
         }
     }
+}
+
+/// Asks the agent's hook for the instructions of this chat.
+pub(crate) async fn learn_instructions(session: &mut ChatSession) -> Result<(), WriteError> {
+    let Some(hook) = session.env.agent.hook.clone() else { return Ok(()) };
+    let chat = session.chat.clone();
+    if let Some(instructions) = asked(session, async move { hook.instructions(&chat).await }).await? {
+        session.env.instructions = HookInstructions::Known(instructions);
+    }
+    Ok(())
+}
+
+/// What a hook answers; `None` if the turn is to stop meanwhile.
+async fn asked<T: Send>(
+    session: &mut ChatSession,
+    answer: impl Future<Output = T> + Send,
+) -> Result<Option<T>, WriteError> {
+    let cancel = CancellationToken::new();
+    let stopped = cancel.clone();
+    let answer = Box::pin(async move {
+        tokio::select! {
+            biased;
+            () = stopped.cancelled() => None,
+            answer = answer => Some(answer),
+        }
+    });
+    inbox::listen_during(session, answer, &cancel).await
 }
 
 async fn make_attempt(
@@ -288,12 +309,15 @@ async fn seal(session: &mut ChatSession, stop: Stop, attempted: Option<Fact>) ->
     }
     let reply = draft.seal(stop, ended, limit).expect("an attempt was made");
     let shelf = session.shelf();
+    let permits = CallPermits::of(session);
+    let opened: BTreeMap<CallUid, CallOpening> =
+        reply.calls().filter(|call| call.whole).map(|call| (call.uid, permits.open(&shelf, call))).collect();
     session
         .change(|change| {
             if let Some(attempted) = attempted {
                 change.fact(attempted);
             }
-            change.reply(reply, |call| if call.whole { shelf.first_state(call) } else { CallState::Ready })
+            change.reply(reply, |call| opened.get(&call.uid).cloned().unwrap_or(CallState::Ready.into()))
         })
         .await
 }
@@ -342,6 +366,7 @@ pub(crate) async fn fail(
 
 /// Ends an interrupted step: keeps what was shown, answers the open calls.
 pub(crate) async fn settle(session: &mut ChatSession, fitting: &mut Fitting) -> Result<(), WriteError> {
+    rest::let_go_all(session).await;
     let attempted = end_attempt(session, fitting, AttemptOutcome::Interrupted).map(EndedAttempt::fact);
     let reply = give_up_draft(session, Stop::Interrupted);
     session
@@ -356,6 +381,7 @@ pub(crate) async fn settle(session: &mut ChatSession, fitting: &mut Fitting) -> 
 
 /// Ends the turn.
 pub(crate) async fn finish(session: &mut ChatSession, fitting: &mut Fitting, end: TurnEnd) -> Result<(), WriteError> {
+    rest::let_go_all(session).await;
     let attempted = end_attempt(session, fitting, AttemptOutcome::Lost).map(EndedAttempt::fact);
     let reply = give_up_draft(session, Stop::Broken);
     session

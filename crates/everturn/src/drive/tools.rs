@@ -4,13 +4,14 @@
 //! do. So a crash in between leaves a call with an unknown outcome rather than one that silently runs again, and an
 //! interrupt finds the finished ones finished.
 
+pub(crate) mod rest;
 pub(crate) mod result;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use everturn_core::change::{Change, INTERRUPTED, UNKNOWN, refused};
-use everturn_core::chat::{CallState, Effect};
+use everturn_core::chat::{CallState, Effect, OpenCall};
 use everturn_core::fact::Fact;
 use everturn_core::ids::{CallUid, Timestamp};
 use everturn_core::message::{Call, CallResult, CallVerdict, Reply};
@@ -24,10 +25,13 @@ use tracing::{Instrument as _, Span};
 use crate::agent::Agent;
 use crate::drive::inbox;
 use crate::drive::session::{ChatSession, OnOutage};
+use crate::engine::Engine;
 use crate::observe::spans;
+use crate::tool::permit::{CallPermits, NotStarted};
 use crate::tool::progress::{ToolProgress, bounded};
+use crate::tool::sub_agent;
 use crate::tool::toolbox::{Runner, Shelf};
-use crate::tool::{After, Approval, Beside, SharedTool, ToolContext, ToolError};
+use crate::tool::{After, Beside, SharedTool, ToolContext, ToolError, ToolReturn};
 use result::{Finished, ToolResult, ToolTimeout};
 
 /// The tracing target of the audit log: which tools ran for which chat and owner, and how they ended.
@@ -39,11 +43,14 @@ const HALTED: &str = "The process had to stop before this call could be run. It 
 /// A call that may start.
 struct ReadyCall {
     call: Call,
+    /// The name of the tool that runs, which is another one than was called if that stands for it.
+    runs: String,
     input: Value,
     tool: SharedTool,
     effect: Effect,
     time_max: Duration,
     after: After,
+    shown_bytes_max: usize,
     serial: bool,
 }
 
@@ -51,8 +58,11 @@ struct ReadyCall {
 struct RunningCall {
     task: Id,
     call: Call,
+    /// See [`ReadyCall::runs`].
+    runs: String,
     began: Timestamp,
     after: After,
+    shown_bytes_max: usize,
     span: Span,
 }
 
@@ -145,7 +155,7 @@ fn rejected_calls(session: &ChatSession) -> Vec<CallResult> {
     let open: Vec<(usize, &Call)> =
         newest_reply(session).calls().enumerate().filter(|(_, call)| is_open(call)).collect();
     // Once one has started the rule was kept, whatever the toolbox says by now.
-    let begun = session.chat.calls.iter().any(|open| matches!(open.state, CallState::Started { .. }));
+    let begun = session.chat.calls.iter().any(|open| open.began().is_some());
     let alone = if begun { None } else { shelf.must_be_alone(open.iter().map(|(_, call)| *call)) };
     let at = session.now();
     let mut rejected = Vec::new();
@@ -171,20 +181,24 @@ async fn commit_results(session: &mut ChatSession, results: Vec<CallResult>) -> 
 async fn classify_calls(session: &mut ChatSession) -> Result<CallBatch, WriteError> {
     let at = session.now();
     let shelf = session.shelf();
+    let permits = CallPermits::of(session);
     let mut results: Vec<CallResult> = Vec::new();
     let mut ready: Vec<ReadyCall> = Vec::new();
     for call in newest_reply(session).calls() {
         let Some(open) = session.chat.calls.iter().find(|open| open.uid == call.uid) else { continue };
         match open.state {
-            CallState::AsksClient | CallState::AsksApproval => {}
+            CallState::AsksClient | CallState::AsksApproval | CallState::Rests { .. } => {}
             CallState::Started { effect: Effect::Once, at: began } => {
-                let unknown = refused(call, at, CallVerdict::Unknown, UNKNOWN);
+                let shown =
+                    open.progress.as_deref().map(|shown| format!("{UNKNOWN} The last that it showed:\n{shown}"));
+                let unknown = refused(call, at, CallVerdict::Unknown, shown.as_deref().unwrap_or(UNKNOWN));
                 results.push(CallResult { began: Some(began), ..unknown });
             }
             CallState::Ready | CallState::Approved | CallState::Started { .. } => {
-                match ready_call(&shelf, &session.env.agent, call, open.state) {
+                match ready_call(&shelf, &permits, &session.env.agent, call, open) {
                     Ok(start) => ready.push(start),
-                    Err(why) => results.push(refused(call, at, CallVerdict::Error, &why)),
+                    Err(NotStarted::Failed(why)) => results.push(refused(call, at, CallVerdict::Error, &why)),
+                    Err(NotStarted::Denied(why)) => results.push(refused(call, at, CallVerdict::Denied, &why)),
                 }
             }
         }
@@ -196,23 +210,29 @@ async fn classify_calls(session: &mut ChatSession) -> Result<CallBatch, WriteErr
     Ok(CallBatch::new(ready))
 }
 
-/// How a call is started, or why it cannot be. Its input is validated here.
-fn ready_call(shelf: &Shelf, agent: &Agent, call: &Call, state: CallState) -> Result<ReadyCall, String> {
-    let Runner::Engine(entry, input) = shelf.runner(call)? else {
-        return Err(format!("Only a client can run `{}`, and none was asked. Call it again.", call.tool));
+/// How a call is started, or why it is not. Its input is validated here.
+fn ready_call(
+    shelf: &Shelf,
+    permits: &CallPermits<'_>,
+    agent: &Agent,
+    call: &Call,
+    open: &OpenCall,
+) -> Result<ReadyCall, NotStarted> {
+    let Runner::Engine(entry, input) = shelf.runner(call).map_err(NotStarted::Failed)? else {
+        let why = format!("Only a client can run `{}`, and none was asked. Call it again.", call.tool);
+        return Err(NotStarted::Failed(why));
     };
-    if state == CallState::Ready && entry.policy.approval == Approval::Needed {
-        // The tool was added, or changed, after the call was made: no person was asked.
-        return Err(format!("A person has to allow `{}`, and none was asked. Call it again.", call.tool));
-    }
+    let policy = permits.start(entry, &input, open)?;
     Ok(ReadyCall {
         call: call.clone(),
+        runs: entry.name().to_owned(),
         input,
         tool: entry.tool.clone(),
-        effect: entry.policy.effect,
-        time_max: entry.policy.time_max.unwrap_or(agent.limits.tool_time_max),
-        after: entry.policy.after,
-        serial: entry.policy.beside == Beside::Serial,
+        effect: policy.effect,
+        time_max: policy.time_max.unwrap_or(agent.limits.tool_time_max),
+        after: policy.after,
+        shown_bytes_max: policy.shown_bytes_max,
+        serial: policy.beside == Beside::Serial,
     })
 }
 
@@ -255,11 +275,26 @@ async fn start_some(session: &mut ChatSession, batch: &mut CallBatch) -> Result<
     Ok(())
 }
 
+/// The context of a call of this chat.
+fn context(session: &ChatSession, call: CallUid, cancel: CancellationToken, progress: ToolProgress) -> ToolContext {
+    ToolContext {
+        chat: session.chat.id,
+        owner: session.chat.owner.clone(),
+        call,
+        cancel,
+        answered: None,
+        progress,
+        engine: Some(Engine::of(session.env.shared.clone())),
+        depth: sub_agent::depth_of(session.chat.setup.as_deref()),
+    }
+}
+
 fn spawn_call(session: &ChatSession, batch: &mut CallBatch, start: ReadyCall, began: Timestamp) {
-    let ReadyCall { call, input, tool, time_max, after, .. } = start;
+    let ReadyCall { call, runs, input, tool, time_max, after, shown_bytes_max, .. } = start;
     let cancel = batch.unwanted.child_token();
     let progress = batch.progress.clone();
-    let context = ToolContext { chat: session.chat.id, call: call.uid, cancel: cancel.clone(), progress };
+    let mut context = context(session, call.uid, cancel.clone(), progress);
+    context.answered = rest::answered(session, call.uid);
     let grace = session.env.agent.limits.kill_grace_max;
     let run = async move {
         let mut run = tool.run(context, input);
@@ -269,19 +304,20 @@ fn spawn_call(session: &ChatSession, batch: &mut CallBatch, start: ReadyCall, be
         cancel.cancel();
         match timeout(grace, run).await {
             Ok(Ok(output)) => Ok(Ok(output)), // Late, but done: reporting a timeout would have it done twice.
-            Ok(Err(ToolError { message, meta })) => {
-                Ok(Err(ToolError { message: format!("{} It said: {message}", ToolTimeout(time_max)), meta }))
+            Ok(Err(error)) => {
+                let message = format!("{} It said: {}", ToolTimeout(time_max), error.message);
+                Ok(Err(ToolError { message, ..error }))
             }
             Err(_) => Err(ToolTimeout(time_max)),
         }
     };
     let run = until_halted(run, session.env.halt.clone(), grace);
-    let span = session.observers.spans.tool(&session.chat, &call.tool, call.uid);
+    let span = session.observers.spans.tool(&session.chat, &runs, call.uid);
     let chat = session.chat.id;
     let owner = &session.chat.owner;
-    tracing::info!(target: AUDIT, event = "tool_started", %chat, owner, call = %call.uid, tool = call.tool);
+    tracing::info!(target: AUDIT, event = "tool_started", %chat, owner, call = %call.uid, tool = runs);
     let task = batch.tasks.spawn(run.instrument(span.clone())).id();
-    batch.running.push(RunningCall { task, call, began, after, span });
+    batch.running.push(RunningCall { task, call, runs, began, after, shown_bytes_max, span });
 }
 
 /// Waits for the next result, or for progress to show, and commits it.
@@ -329,8 +365,17 @@ async fn finished(
     let Some(index) = running.iter().position(|running| running.task == task) else {
         return Ok(());
     };
-    let RunningCall { call, began, after, span, .. } = running.remove(index);
-    let ToolResult { verdict, output, meta } = ToolResult::of(session, done.map(|(_, finished)| finished));
+    let RunningCall { call, runs, began, after, shown_bytes_max, span, .. } = running.remove(index);
+    let returned = match result::returned(done.map(|(_, finished)| finished)) {
+        Ok(ToolReturn::Rests(rests)) => return rest::record(session, &call, &runs, &rests).await,
+        Ok(ToolReturn::Asks(asks)) => {
+            let handle = rest::stored(&call.tool, &runs, &asks.handle);
+            return rest::ask(session, call.uid, handle, &asks.question).await;
+        }
+        Ok(ToolReturn::Done(output)) => Ok(output),
+        Err(error) => Err(error),
+    };
+    let ToolResult { verdict, output, meta } = ToolResult::of(session, call.uid, returned, shown_bytes_max);
     spans::tool_ended(&span, verdict);
     let ended = session.now();
     let result = CallResult { call: call.uid, tool: call.tool, verdict, output, began: Some(began), ended, meta };
@@ -344,11 +389,16 @@ async fn commit_result(session: &mut ChatSession, result: CallResult, after: Aft
         let verdict = result.verdict;
         tracing::info!(target: AUDIT, event = "tool_ended", %chat, owner, call = %result.call, tool = result.tool, ?verdict);
     }
+    let went_on_elsewhere = session.chat.call_state(result.call).is_some_and(CallState::rests);
     let stops = after == After::Stop && result.verdict == CallVerdict::Done;
     let stop_after = stops.then(|| Fact::StopAfter(result.tool.clone()));
     session
         .change(|change: &mut Change<'_>| {
-            change.result(result);
+            if went_on_elsewhere {
+                change.ended_elsewhere(result)
+            } else {
+                change.result(result)
+            };
             if let Some(fact) = stop_after {
                 change.fact(fact);
             }

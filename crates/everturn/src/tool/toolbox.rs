@@ -4,17 +4,19 @@
 //! turns run: a tool added between two steps is offered at the next one. A call is looked up and its input repaired and
 //! validated here, so that only valid calls reach a tool.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use everturn_core::chat::CallState;
+use everturn_core::chat::Chat;
+use everturn_core::ids::{ChatId, MessageId, Timestamp};
 use everturn_core::message::{Call, RunBy};
+use everturn_core::permission::{PatternKind, Permissions};
 use everturn_core::prompt::{NotOfferable, ToolSpec, offerable};
 use everturn_core::setup::{BadSetup, Setup};
 use everturn_core::surrogates;
 use serde_json::Value;
 
-use crate::tool::{Approval, Beside, Policy, SharedTool, Tool};
+use crate::tool::{Beside, InnerCall, Policy, SharedTool, Tool};
 
 /// The tools of an agent. A value: adding a tool to a clone leaves the original as it was.
 #[derive(Clone, Default)]
@@ -39,13 +41,29 @@ pub struct Toolbox {
 #[derive(Clone, Default)]
 pub struct LiveToolbox {
     current: Arc<RwLock<Toolbox>>,
+    turns: Option<Arc<Mutex<TurnTools>>>,
 }
+
+/// The tools that turns began with, by chat.
+type TurnTools = HashMap<ChatId, (TurnMark, Toolbox)>;
+/// Tells the turns of a chat apart: when it began, and after which message.
+type TurnMark = (Timestamp, MessageId);
+
+/// Turns whose tools are remembered. Each is let go when it ends here; those that ended in another process add up.
+const TURNS_MAX: usize = 10_000;
 
 impl LiveToolbox {
     /// A live toolbox with these tools.
     #[must_use]
     pub fn new(tools: Toolbox) -> Self {
-        Self { current: Arc::new(RwLock::new(tools)) }
+        Self { current: Arc::new(RwLock::new(tools)), turns: None }
+    }
+
+    /// A live toolbox whose changes count from the next turn on: within a turn the model is offered the same tools, so the
+    /// provider's cache holds. A turn that goes on in another process goes on with the tools there.
+    #[must_use]
+    pub fn by_turn(tools: Toolbox) -> Self {
+        Self { turns: Some(Arc::default()), ..Self::new(tools) }
     }
 
     /// Changes the tools. Steps see all of the change or none of it.
@@ -57,6 +75,29 @@ impl LiveToolbox {
     #[must_use]
     pub fn current(&self) -> Toolbox {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The tools for the turn of a chat.
+    pub(crate) fn for_turn(&self, chat: &Chat) -> Toolbox {
+        let (Some(turns), Some(turn)) = (&self.turns, &chat.turn) else { return self.current() };
+        let mark = (turn.began, turn.after);
+        let mut turns = turns.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, tools)) = turns.get(&chat.id).filter(|(known, _)| *known == mark) {
+            return tools.clone();
+        }
+        if turns.len() >= TURNS_MAX {
+            turns.clear();
+        }
+        let tools = self.current();
+        turns.insert(chat.id, (mark, tools.clone()));
+        tools
+    }
+
+    /// Forgets with which tools a chat's turn began: it is over, or the provider's cache is.
+    pub(crate) fn forget_turn(&self, chat: ChatId) {
+        if let Some(turns) = &self.turns {
+            turns.lock().unwrap_or_else(PoisonError::into_inner).remove(&chat);
+        }
     }
 }
 
@@ -139,7 +180,12 @@ impl Toolbox {
 
     /// Adds a tool that is not offered to the model, but runs when it is called. For toolboxes too large to describe.
     pub fn add_unoffered(&mut self, tool: impl Tool) -> Result<(), BadTool> {
-        self.put(Arc::new(tool), false)
+        self.add_unoffered_shared(Arc::new(tool))
+    }
+
+    /// Adds a tool that is shared with other toolboxes and not offered to the model.
+    pub fn add_unoffered_shared(&mut self, tool: SharedTool) -> Result<(), BadTool> {
+        self.put(tool, false)
     }
 
     fn put(&mut self, tool: SharedTool, offered: bool) -> Result<(), BadTool> {
@@ -261,6 +307,24 @@ impl Shelf {
         Arc::new(shelf)
     }
 
+    /// These tools, of which those that are denied whole are not offered.
+    pub(crate) fn permitted(self: Arc<Self>, permissions: &Permissions) -> Arc<Self> {
+        if !self.offered.iter().any(|spec| permissions.denies_whole(&spec.name)) {
+            return self;
+        }
+        let mut shelf = Self::clone(&self);
+        let is_left = |spec: &&ToolSpec| !permissions.denies_whole(&spec.name);
+        shelf.offered = self.offered.iter().filter(is_left).cloned().collect();
+        Arc::new(shelf)
+    }
+
+    /// The tools that permission rules may name.
+    pub(crate) fn known(&self) -> Vec<(String, PatternKind)> {
+        let engine = self.tools.iter().map(|(name, entry)| (name.clone(), entry.tool.pattern()));
+        let others = self.clients.keys().chain(self.hosted.keys()).filter(|name| !self.tools.contains_key(*name));
+        engine.chain(others.map(|name| (name.clone(), PatternKind::Nothing))).collect()
+    }
+
     fn has(&self, name: &str) -> bool {
         self.tools.contains_key(name) || self.clients.contains_key(name) || self.aliases.contains_key(name)
     }
@@ -295,7 +359,7 @@ impl Shelf {
     }
 
     /// The current name of a tool, which may be called by an old one.
-    fn registered<'a>(&'a self, name: &'a str) -> &'a str {
+    pub(crate) fn registered<'a>(&'a self, name: &'a str) -> &'a str {
         self.aliases.get(name).map_or(name, String::as_str)
     }
 
@@ -309,13 +373,27 @@ impl Shelf {
             }
             Some(_) | None => {
                 let entry = self.find(&call.tool)?;
-                Ok(Runner::Engine(entry, entry.input(&call.input)?))
+                let input = entry.input(&call.input)?;
+                match entry.tool.stands_for(&input) {
+                    None => Ok(Runner::Engine(entry, input)),
+                    Some(inner) => self.inner(entry, inner),
+                }
             }
         }
     }
 
+    /// What runs the call inside a call.
+    fn inner(&self, outer: &ToolEntry, InnerCall { tool, input }: InnerCall) -> Result<Runner<'_>, String> {
+        let entry = self.find(&tool)?;
+        if entry.tool.stands_for(&input).is_some() {
+            return Err(format!("`{}` cannot call `{tool}`.", outer.name()));
+        }
+        fitting(&input, Some(&entry.fits))?;
+        Ok(Runner::Engine(entry, input))
+    }
+
     /// The tool of the engine behind a name, or the error for the model.
-    fn find(&self, name: &str) -> Result<&ToolEntry, String> {
+    pub(crate) fn find(&self, name: &str) -> Result<&ToolEntry, String> {
         let registered = self.registered(name);
         match self.tools.get(registered) {
             Some(entry) if entry.spec.provider_defined.is_some() || self.is_active(registered) => Ok(entry),
@@ -330,21 +408,6 @@ impl Shelf {
         }
     }
 
-    /// The state of a call that was just made. The input of a call that runs at once is not validated here: that is done
-    /// when it starts. One that cannot run is not put to a person or a client.
-    pub(crate) fn first_state(&self, call: &Call) -> CallState {
-        let registered = self.registered(&call.tool);
-        let asks_approval = |entry: &ToolEntry| entry.policy.approval == Approval::Needed;
-        if self.tools.get(registered).is_some_and(|entry| !asks_approval(entry)) {
-            return CallState::Ready;
-        }
-        match self.runner(call) {
-            Ok(Runner::Engine(entry, _)) if asks_approval(entry) => CallState::AsksApproval,
-            Ok(Runner::Client) => CallState::AsksClient,
-            Ok(Runner::Engine(..)) | Err(_) => CallState::Ready,
-        }
-    }
-
     /// The label of a tool in metrics: a registered name, never a text of the model.
     pub(crate) fn label(&self, name: &str) -> String {
         let name = self.registered(name);
@@ -354,7 +417,11 @@ impl Shelf {
     /// The tool that must be called alone and was not, because of which none of a reply's calls may run.
     pub(crate) fn must_be_alone<'a>(&self, calls: impl Iterator<Item = &'a Call>) -> Option<String> {
         let ours: Vec<&Call> = calls.filter(|call| call.run_by == RunBy::Us).collect();
-        let alone = |call: &&&Call| self.find(&call.tool).is_ok_and(|e| e.policy.beside == Beside::Exclusive);
+        let alone = |call: &&&Call| match self.runner(call) {
+            Ok(Runner::Engine(entry, _)) => entry.policy.beside == Beside::Exclusive,
+            Ok(Runner::Client) => false,
+            Err(_) => self.find(&call.tool).is_ok_and(|entry| entry.policy.beside == Beside::Exclusive),
+        };
         ours.iter().find(alone).filter(|_| ours.len() > 1).map(|call| call.tool.clone())
     }
 }
@@ -373,6 +440,11 @@ pub(crate) fn repaired(raw: &str) -> Option<String> {
 }
 
 impl ToolEntry {
+    /// The name that the tool is registered by.
+    pub(crate) fn name(&self) -> &str {
+        &self.spec.name
+    }
+
     /// The parsed input, if it fits the schema.
     pub(crate) fn input(&self, raw: &str) -> Result<Value, String> {
         let input = parsed(raw)?;

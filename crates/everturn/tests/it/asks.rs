@@ -347,7 +347,7 @@ impl<T: everturn::Tool> everturn::Tool for Wrapped<T> {
         &self,
         context: everturn::ToolContext,
         input: serde_json::Value,
-    ) -> Result<everturn::ToolOutput, everturn::ToolError> {
+    ) -> Result<everturn::ToolReturn, everturn::ToolError> {
         self.0.run(context, input).await
     }
 }
@@ -407,7 +407,7 @@ async fn a_waiting_chat_is_handed_over_unread() {
     let (stage, _watch) = asked(with_clients(), [call("photo", json!({}))]).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     stage.engine.shutdown().await;
-    assert_eq!(stage.store.loads(), 1, "by whoever took it up");
+    assert_eq!(stage.store.loads(), 1, "by the process that took it up");
 }
 
 /// Waiting for rest returns how the chat rests, not how the turn before ended.

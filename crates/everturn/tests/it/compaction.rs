@@ -132,7 +132,7 @@ async fn the_next_request_decides_and_not_the_last() {
         t=000.0 message 2 reply [echo({"say":"abcdefghi abcdefghi abcdefghi abcdefghi ab… 24050 bytes
         t=000.0 running
         t=000.0 running
-        t=000.0 message 3 result 1.0 echo Done "heard abcdefghi abcdefghi abcdefghi abcd… 16291 bytes
+        t=000.0 message 3 result 1.0 echo Done "heard abcdefghi abcdefghi abcdefghi abcd… 16301 bytes
         t=000.0 running
         t=000.0 running compacting Automatic
         t=000.0 message 4 summary Automatic "Echoed letters."
@@ -360,6 +360,36 @@ async fn the_text_of_the_hook_is_not_lost() {
         user "It is noon."
     "#]]
     .assert_eq(&shown(stage.understudy.requests().last().unwrap()));
+}
+
+/// The instructions of hooks are sent with every request, also that for a summary, and in the next process.
+#[tokio::test(start_paused = true)]
+async fn the_instructions_of_the_hook_are_sent_with_every_request() {
+    struct Rules;
+    #[async_trait]
+    impl Hook for Rules {
+        async fn before_step(&self, _: &Chat) -> Option<String> {
+            None
+        }
+
+        async fn instructions(&self, chat: &Chat) -> Option<String> {
+            Some(format!("Rules of {}.", chat.agent))
+        }
+    }
+    let hooks: Vec<Arc<dyn Hook>> = vec![Arc::new(Rules), Arc::new(Rules)];
+    let agent = Agent { hook: Some(Arc::new(hooks)), ..agent().system("Be brief.") };
+    let stage = Stage::new(small([says(long(24_000)), says("Letters."), says("Noon.")]), agent.clone()).await;
+    stage.run("Letters!").await;
+    stage.run("What time is it?").await;
+    let before = stage.understudy.requests();
+    let stage = stage.moved(small([says("Moved.")]), agent).await;
+    stage.chat.compact().await.unwrap();
+    stage.chat.rest().await.unwrap();
+    let after = stage.understudy.requests();
+    assert_eq!((before.len(), after.len()), (3, 1));
+    for request in before.iter().chain(&after) {
+        assert_eq!(request.system, ["Be brief.", "Rules of it.\n\nRules of it."]);
+    }
 }
 
 /// CR60, MC14: summaries let the turn go on, at most so often; after that it goes on as long as it fits.

@@ -156,7 +156,7 @@ async fn survive(deaths: &[usize]) -> bool {
         }
         cursor = events.cursor();
         let server = chat.view().await.unwrap();
-        assert_eq!(watched, server, "whoever watched sees what is stored, after {deaths:?}");
+        assert_eq!(watched, server, "a subscriber sees what is stored, after {deaths:?}");
     }
     check(&first, id, &watched, &runs, deaths).await;
     lived

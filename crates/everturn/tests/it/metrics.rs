@@ -200,7 +200,7 @@ async fn results_are_measured() {
         tool_result_size_bytes_count{provider="understudy",model="one",tool="media"} 1
         tool_result_size_bytes_count{provider="understudy",model="one",tool="nothing"} 1
         tool_result_size_bytes_count{provider="understudy",model="one",tool="text"} 1
-        tool_result_size_bytes_sum{provider="understudy",model="one",tool="endless"} 65400.0
+        tool_result_size_bytes_sum{provider="understudy",model="one",tool="endless"} 49028.0
         tool_result_size_bytes_sum{provider="understudy",model="one",tool="error"} 8.0
         tool_result_size_bytes_sum{provider="understudy",model="one",tool="media"} 500.0
         tool_result_size_bytes_sum{provider="understudy",model="one",tool="nothing"} 0.0

@@ -20,9 +20,14 @@ use crate::tools::ANY;
 
 /// Moves the chat to a process with other agents only.
 async fn orphaned(stage: &Stage) -> (Engine, ChatHandle) {
+    orphaned_as(stage, |_| false).await
+}
+
+async fn orphaned_as(stage: &Stage, is_elsewhere: fn(&str) -> bool) -> (Engine, ChatHandle) {
     stage.engine.shutdown().await;
     let builder = Engine::builder().store(stage.store.clone()).provider(stage.understudy.clone());
-    let engine = builder.agent("another", agent()).starting_at(Timestamp(0)).start();
+    let builder = builder.agent("another", agent()).agents_elsewhere(is_elsewhere);
+    let engine = builder.starting_at(Timestamp(0)).start();
     engine.resume().await.unwrap();
     let chat = engine.chat(stage.chat.id());
     (engine, chat)
@@ -114,6 +119,33 @@ async fn a_chat_without_its_agent_rests_until_it_is_back() {
     stage.run("Go on.").await;
     assert_eq!(stage.ended().await, TurnEnd::Done);
     assert_eq!(stage.chat.newest_reply().await.unwrap().as_deref(), Some("The end."));
+}
+
+/// R32: a turn whose agent another process has stays as it is, and goes on there. An interrupt is obeyed.
+#[tokio::test(start_paused = true)]
+async fn a_chat_of_an_agent_elsewhere_is_left_alone() {
+    for stops in [false, true] {
+        let stage = Stage::new(Understudy::new([script([text("Once upon"), hang()])]), agent()).await;
+        stage.chat.send("Tell me a story.").await.unwrap();
+        sleep(Duration::from_secs(1)).await;
+        let (engine, chat) = orphaned_as(&stage, |agent| agent == "it").await;
+        sleep(Duration::from_secs(60)).await;
+        let writes = stage.store.writes();
+        for _ in 0..20 {
+            engine.resume().await.unwrap();
+            sleep(Duration::from_secs(60)).await;
+        }
+        assert_eq!(stage.store.writes(), writes, "nothing is written");
+        assert_eq!(chat.standing().await.unwrap().status, Status::Running);
+        if stops {
+            chat.interrupt().await.unwrap();
+            assert_eq!(chat.rest().await.unwrap().ended(), Some(TurnEnd::Interrupted));
+        }
+        engine.shutdown().await;
+        let stage = stage.moved(Understudy::new([script([text(" a time."), stop(Stop::End)])]), agent()).await;
+        let end = if stops { TurnEnd::Interrupted } else { TurnEnd::Done };
+        assert_eq!(stage.ended().await, end);
+    }
 }
 
 /// Calls that were to run get results that say so: the transcript stays complete for the next turn.

@@ -63,6 +63,27 @@ async fn a_running_tool_shows_its_work() {
     assert!(!sent.contains("% done") && sent.contains("copied"), "{sent}");
 }
 
+/// What a tool had shown when its process was lost is told with its unknown outcome.
+#[tokio::test(start_paused = true)]
+async fn what_a_lost_tool_has_shown_is_told() {
+    let build = || {
+        tool("build", "Builds.", |context: ToolContext, _: Value| async move {
+            context.show("compiling 3 of 9");
+            sleep(Duration::from_secs(60)).await;
+            Ok::<_, ToolError>("built")
+        })
+    };
+    let builder = || agent().tool(build().with(ANY)).unwrap();
+    let [calls, done] = calling([call("build", json!({}))]);
+    let stage = Stage::new(Understudy::new([calls]), builder()).await;
+    stage.chat.send("go").await.unwrap();
+    sleep(Duration::from_secs(1)).await;
+    let stage = stage.moved(Understudy::new([done]), builder()).await;
+    stage.watch().until_rest().await;
+    let told = results(&stage.understudy.requests()[0]);
+    assert!(told[0].2.ends_with(" The last that it showed:\ncompiling 3 of 9"), "{told:?}");
+}
+
 /// A log of every delta, by step and number.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<JournalRow>>>);

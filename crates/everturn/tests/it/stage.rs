@@ -58,11 +58,21 @@ impl Stage {
 
     /// Moves the chat to another process: this engine shuts down, a new one resumes from the store.
     pub async fn moved(self, understudy: Understudy, agent: Agent) -> Self {
+        self.moved_as(understudy, agent, |builder| builder).await
+    }
+
+    /// Moves the chat to a process with something changed about its engine.
+    pub async fn moved_as(
+        self,
+        understudy: Understudy,
+        agent: Agent,
+        change: impl FnOnce(everturn::Builder) -> everturn::Builder,
+    ) -> Self {
         self.engine.shutdown().await;
         let Self { chat, store, started, .. } = self;
         let now = Timestamp(0) + started.elapsed();
         let builder = Engine::builder().store(store.clone()).provider(understudy.clone()).agent("it", agent);
-        let engine = builder.seed(7).starting_at(now).start();
+        let engine = change(builder.seed(7).starting_at(now)).start();
         let chat = engine.chat(chat.id());
         engine.resume().await.unwrap();
         Self { engine, chat, understudy, store, started }

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use everturn::core::chat::{Effect, TurnEnd};
-use everturn::core::message::{Body, Part, Stop};
+use everturn::core::command::CallAnswer;
+use everturn::core::message::{Body, CallVerdict, Part, Stop};
 use everturn::core::prompt::{PromptPart, Request, ToolSpec};
 use everturn::{After, Approval, Beside, Policy, ToolContext, ToolError, tool};
 use everturn_understudy::{Cue, Script, Understudy, begin_call, call, provided, script, stop, text, wait};
@@ -30,6 +31,7 @@ pub const ANY: Policy = Policy {
     after: After::GoOn,
     approval: Approval::NotNeeded,
     time_max: None,
+    shown_bytes_max: usize::MAX,
 };
 
 /// A reply that makes these calls, and one that says it is done.
@@ -327,6 +329,57 @@ async fn a_process_that_has_to_stop_starts_no_tool() {
         let all = stage.told().await;
         assert!(all.contains(told), "{effect:?}: {all}");
     }
+}
+
+/// A tool that decides call by call, and may end in three ways.
+struct Careful(Diary);
+
+#[async_trait::async_trait]
+impl everturn::Tool for Careful {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("careful", "Does what it is told.", json!({"type": "object"}))
+    }
+
+    fn policy_for(&self, input: &Value) -> Policy {
+        let asks = input["harm"] == true;
+        Policy {
+            approval: if asks { Approval::Needed } else { Approval::NotNeeded },
+            effect: if asks { Effect::Once } else { Effect::Read },
+            shown_bytes_max: 2_000,
+            ..Policy::default()
+        }
+    }
+
+    async fn run(&self, _: ToolContext, input: Value) -> Result<everturn::ToolReturn, ToolError> {
+        self.0.note(&format!("runs {input}"));
+        match input["lost"] == true {
+            true => Err(ToolError::unknown("The server is gone.")),
+            false => Ok("x".repeat(10_000).into()),
+        }
+    }
+}
+
+/// A tool decides call by call whether a person is asked and how much the model is shown, and can say that an outcome is
+/// unknown.
+#[tokio::test(start_paused = true)]
+async fn a_policy_may_depend_on_the_input() {
+    let diary = Diary::new();
+    let calls = [json!({}), json!({"lost": true}), json!({"harm": true})].map(|input| call("careful", input));
+    let stage = Stage::new(Understudy::new(calling(calls)), agent().tool(Careful(diary.clone())).unwrap()).await;
+    stage.chat.send("go").await.unwrap();
+    let everturn::Rest::Awaiting(asks) = stage.chat.rest().await.unwrap() else { panic!("it asks") };
+    assert_eq!(asks.iter().map(|ask| ask.input.as_deref().unwrap()).collect::<Vec<_>>(), [r#"{"harm":true}"#]);
+    assert_eq!(diary.read().lines().count(), 2, "{}", diary.read());
+    stage.chat.answer([CallAnswer::deny(asks[0].uid, "no")]).await.unwrap();
+    assert_eq!(stage.ended().await, TurnEnd::Done);
+    let stored = stage.transcript().await;
+    let results_of = |message: &Arc<everturn::core::message::Message>| match &message.body {
+        Body::Result(result) => Some((result.verdict, result.output.text.len(), result.output.full.is_some())),
+        _ => None,
+    };
+    let stored: Vec<_> = stored.iter().filter_map(results_of).collect();
+    assert!(stored.iter().any(|(verdict, len, whole)| *verdict == CallVerdict::Done && *len <= 2_000 && *whole));
+    assert!(stored.iter().any(|(verdict, ..)| *verdict == CallVerdict::Unknown), "{stored:?}");
 }
 
 /// A tool that some provider would refuse is refused when it is made, not when a turn needs it.

@@ -436,7 +436,7 @@ async fn a_turn_that_rests_is_summarised_when_it_goes_on() {
         t=000.0 message 2 reply [pick({})] ToolUse
         t=000.0 running
         t=000.0 awaiting client 1.0
-        t=000.0 message 3 result 1.0 pick Done "abcdefghi abcdefghi abcdefghi abcdefghi … 16291 bytes
+        t=000.0 message 3 result 1.0 pick Done "abcdefghi abcdefghi abcdefghi abcdefghi … 16301 bytes
         t=000.0 running
         t=000.0 running compacting Automatic
         t=000.0 message 4 summary Automatic "They picked."

@@ -309,3 +309,6 @@ pub(crate) fn gave_up(error: ProviderError, why: GiveUpReason) -> ProviderError 
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

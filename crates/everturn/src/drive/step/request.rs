@@ -12,7 +12,7 @@ use everturn_core::prompt::{OUTPUT_MAX, PromptEntries, Request, ResponseChain};
 
 use crate::agent::{Background, Chaining};
 use crate::drive::compaction::{self, Fitting};
-use crate::drive::session::ChatSession;
+use crate::drive::session::{ChatSession, HookInstructions};
 use crate::drive::target::ModelTarget;
 use crate::drive::transcript::{PromptOrigin, prompt_of};
 
@@ -55,6 +55,9 @@ impl Prepared {
         let mut request = Request::new(self.target.model.clone(), &self.target.facts.target, self.entries.clone());
         request.system = agent.system.clone();
         request.system.extend(session.chat.setup.as_ref().map(|setup| setup.instructions.clone()));
+        if let HookInstructions::Known(instructions) = &session.env.instructions {
+            request.system.extend(instructions.clone());
+        }
         request.tools = session.shelf().offered();
         request.effort = agent.effort;
         request.sampling = agent.sampling.clone();

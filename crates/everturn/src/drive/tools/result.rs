@@ -7,20 +7,34 @@ use std::time::Duration;
 
 use everturn_core::blob::Blob;
 use everturn_core::command::{AnswerContent, CallAnswer, Command};
+use everturn_core::ids::CallUid;
 use everturn_core::message::{CallVerdict, Media, Meta, Output};
 use everturn_core::truncate;
 use tokio::task::JoinError;
 
 use crate::drive::session::ChatSession;
-use crate::tool::{ToolError, ToolOutput};
+use crate::tool::{ErrorOutcome, ToolError, ToolOutput, ToolReturn};
+
+/// The tool that shows the whole output of an earlier call, if the agent has it.
+const RECALL: &str = "recall";
 
 /// What a finished call's task returns.
-pub(crate) type Finished = Result<Result<ToolOutput, ToolError>, ToolTimeout>;
+pub(crate) type Finished = Result<Result<ToolReturn, ToolError>, ToolTimeout>;
 
 /// A tool that did not return in time.
 #[derive(Debug, thiserror::Error)]
 #[error("The tool did not finish within {} seconds and was stopped. Whether it took effect is unknown.", .0.as_secs())]
 pub(crate) struct ToolTimeout(pub(crate) Duration);
+
+/// What the tool of a finished task returned, or the error that stands for it.
+pub(crate) fn returned(done: Result<Finished, JoinError>) -> Result<ToolReturn, ToolError> {
+    match done {
+        Ok(Ok(returned)) => returned,
+        Ok(Err(late)) => Err(ToolError::new(late.to_string())),
+        Err(join) if join.is_panic() => Err(ToolError::new(format!("The tool panicked: {}", panic_text(join)))),
+        Err(_) => Err(ToolError::new("The tool was stopped.")),
+    }
+}
 
 /// The outcome of a call, within limits.
 pub(crate) struct ToolResult {
@@ -30,29 +44,37 @@ pub(crate) struct ToolResult {
 }
 
 impl ToolResult {
-    /// The result of a finished task.
-    pub(crate) fn of(session: &ChatSession, done: Result<Finished, JoinError>) -> Self {
-        let error = |message: String, meta| Self {
-            verdict: CallVerdict::Error,
-            output: bounded(session, message.into_bytes(), Vec::new()),
-            meta,
-        };
-        match done {
-            Ok(Ok(Ok(ToolOutput { bytes, media, meta }))) => {
-                Self { verdict: CallVerdict::Done, output: bounded(session, bytes, media), meta }
+    pub(crate) fn of(
+        session: &ChatSession,
+        call: CallUid,
+        returned: Result<ToolOutput, ToolError>,
+        shown_bytes_max: usize,
+    ) -> Self {
+        let error = match returned {
+            Ok(ToolOutput { bytes, media, meta }) => {
+                let output = bounded(session, call, bytes, media, shown_bytes_max);
+                return Self { verdict: CallVerdict::Done, output, meta };
             }
-            Ok(Ok(Err(ToolError { message, meta }))) => error(message, meta),
-            Ok(Err(late)) => error(late.to_string(), Meta::new()),
-            Err(join) if join.is_panic() => error(format!("The tool panicked: {}", panic_text(join)), Meta::new()),
-            Err(_) => error("The tool was stopped.".into(), Meta::new()),
-        }
+            Err(error) => error,
+        };
+        let verdict = match error.outcome {
+            ErrorOutcome::Failed => CallVerdict::Error,
+            ErrorOutcome::Unknown => CallVerdict::Unknown,
+        };
+        let output = bounded(session, call, error.message.into_bytes(), Vec::new(), shown_bytes_max);
+        Self { verdict, output, meta: error.meta }
     }
 }
 
 /// What is kept of an output: as much text as the model can read, and of all bytes as many as the limits allow.
-fn bounded(session: &ChatSession, bytes: Vec<u8>, media: Vec<Media>) -> Output {
+fn bounded(session: &ChatSession, call: CallUid, bytes: Vec<u8>, media: Vec<Media>, shown_bytes_max: usize) -> Output {
     let bytes_max = session.env.agent.limits.tool_output_bytes_max;
-    let mut output = truncate::output(bytes, truncate::budget(session.context_limit()));
+    let budget = truncate::budget(session.context_limit()).min(shown_bytes_max);
+    let advice = match session.shelf().find(RECALL) {
+        Ok(_) => format!("To read them, call `{RECALL}` with call \"{call}\"."),
+        Err(_) => truncate::ASK_FOR_LESS.into(),
+    };
+    let mut output = truncate::output(bytes, budget, &advice);
     let full = output.full.as_ref().and_then(Blob::here).filter(|full| full.len() > bytes_max);
     if let Some(cut) = full.map(|full| Blob::from(&full[..bytes_max])) {
         output.full = Some(cut);
@@ -75,15 +97,15 @@ fn bounded(session: &ChatSession, bytes: Vec<u8>, media: Vec<Media>) -> Output {
 /// A command with the outputs that clients sent cut to what a tool of the engine could have returned.
 pub(crate) fn bounded_answers(session: &ChatSession, command: Command) -> Command {
     let Command::Answer(answers) = command else { return command };
-    let bounded = |output: &Output| {
-        let kept = bounded(session, output.text.clone().into_bytes(), output.media.clone());
+    let bounded = |call: CallUid, output: &Output| {
+        let kept = bounded(session, call, output.text.clone().into_bytes(), output.media.clone(), usize::MAX);
         Output { full: kept.full.or_else(|| output.full.clone()), ..kept }
     };
     let answers = answers.iter().map(|CallAnswer { call, what }| {
         let what = match what {
-            AnswerContent::Output(output) => AnswerContent::Output(bounded(output)),
-            AnswerContent::Error(output) => AnswerContent::Error(bounded(output)),
-            AnswerContent::Approve { .. } | AnswerContent::Deny { .. } => what.clone(),
+            AnswerContent::Output(output) => AnswerContent::Output(bounded(*call, output)),
+            AnswerContent::Error(output) => AnswerContent::Error(bounded(*call, output)),
+            AnswerContent::Approve { .. } | AnswerContent::Grant { .. } | AnswerContent::Deny { .. } => what.clone(),
         };
         CallAnswer { call: *call, what }
     });

@@ -163,7 +163,12 @@ fn only_what_lost_something_is_cut() {
         ("é".repeat(budget).into_bytes(), true),
         (noise, true), // Fewer bytes than the budget, but too many as text.
     ] {
-        assert_eq!(is_cut(&truncate::output(bytes.clone(), budget)), cut, "{} bytes", bytes.len());
+        assert_eq!(
+            is_cut(&truncate::output(bytes.clone(), budget, truncate::ASK_FOR_LESS)),
+            cut,
+            "{} bytes",
+            bytes.len()
+        );
     }
     assert!(!is_cut(&Output::default()));
 }

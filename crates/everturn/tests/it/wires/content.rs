@@ -78,7 +78,7 @@ pub fn unheard_of() -> Row {
         Way::Gemini => "data: {\"new\": {\"x\": 1}, \"candidates\": [{\"index\": 0, \"newer\": []}]}\n\n",
     };
     Row::new(
-        "events and fields nobody knows",
+        "unknown events and fields",
         [
             Case::new("half-way").half_way(move |way| vec![raw(new(way))]),
             Case::new("a field of the stream").half_way(|_| vec![raw("whatever: 1\nid: 7\nretry: 5\n\n")]),
@@ -114,7 +114,7 @@ pub fn odd_endings() -> Row {
         [
             Case::new("empty, once").scripts(|_| vec![script([usage(10, 0), stop(Stop::End)])]),
             Case::new("empty, twice").scripts(|_| vec![script([usage(10, 0), stop(Stop::End)]); 2]),
-            Case::new("an end nobody knows").scripts(|way| {
+            Case::new("an unknown end").scripts(|way| {
                 let end = ending(way, "bored", [json!(100), json!(24)]);
                 vec![script([words(&numbers(1, WHOLE)), end, cut()])]
             }),
@@ -127,7 +127,7 @@ pub fn odd_endings() -> Row {
                     let search = provided("web_search", &json!({"query": "kelp"}), found);
                     vec![script([search, usage(10, 3), pause()])]
                 })
-                .except([Way::Responses, Way::Kept, Way::Chat, Way::Gemini], "nobody else pauses"),
+                .except([Way::Responses, Way::Kept, Way::Chat, Way::Gemini], "no other wire pauses"),
         ],
     )
 }

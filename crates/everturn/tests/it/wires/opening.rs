@@ -13,9 +13,9 @@ pub fn unreachable() -> Row {
     Row::new(
         "connection refused, connect hang",
         [
-            Case::new("nobody is there yet").place(Place::Later),
-            Case::new("nobody is there").place(Place::Gone),
-            Case::new("nobody takes the connection")
+            Case::new("the server is not there yet").place(Place::Later),
+            Case::new("no server").place(Place::Gone),
+            Case::new("the connection is not accepted")
                 .place(Place::Full)
                 .limits(|limits| limits.connect_max = Duration::from_millis(80)),
         ],

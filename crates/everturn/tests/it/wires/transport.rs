@@ -40,7 +40,7 @@ pub fn odd_http() -> Row {
     Row::new(
         "encodings, lengths, early hints and trailers",
         [
-            Case::new("gzip, which nobody asked for").answered_with(says(
+            Case::new("gzip without a request for it").answered_with(says(
                 "content-encoding: gzip\r\nconnection: close\r\n",
                 b"\x1f\x8b\x08\0\0\0\0\0\0\x03",
             )),
