@@ -1,9 +1,15 @@
-//! The clock of the helper processes, which have no runtime whose clock tests could pause.
+//! The clocks of processes without a runtime, whose clock tests could pause, and of files.
 
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 /// The time now.
 #[expect(clippy::disallowed_methods, reason = "the one place that reads it")]
 pub fn now() -> Instant {
     Instant::now()
+}
+
+/// The time of day, as files have it.
+#[expect(clippy::disallowed_methods, reason = "the one place that reads it")]
+pub fn wall_time() -> SystemTime {
+    SystemTime::now()
 }

@@ -6,6 +6,7 @@
 //! own that starts with one thread.
 
 mod files;
+pub(crate) mod guard;
 pub(crate) mod namespace;
 pub mod probe;
 pub(crate) mod process;

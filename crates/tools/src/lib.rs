@@ -19,7 +19,7 @@
 //!     everturn_tools::init();
 //!     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
 //!     let probe = runtime.block_on(Probe::run("/proc/self/exe".as_ref()));
-//!     let workspace = Workspace::new("/srv/site", "/srv/temporary", probe.level)?;
+//!     let workspace = Workspace::new("/srv/site", "/var/lib/site-state", probe.level)?;
 //!     let agent = Agent::new("anthropic/claude-sonnet-4-5".parse()?).tools(workspace.tools())?;
 //!     # drop(agent);
 //!     Ok(())
@@ -28,14 +28,17 @@
 
 mod clock;
 pub mod confine;
+mod failpoint;
+mod recall;
 pub mod supervisor;
 mod wire;
 pub mod workspace;
 
 pub use confine::probe::{Level, Probe};
-pub use supervisor::{Ended, RunningCommand, ToolCommand};
-pub use wire::{Access, AccessPolicy, Network};
-pub use workspace::Workspace;
+pub use recall::Recall;
+pub use supervisor::{CommandProcess, Ended, RunningCommand, ToolCommand};
+pub use wire::{Access, AccessPolicy, JobEnd, JobEndCause, JobLife, Network, TreeChanges};
+pub use workspace::{BackgroundJob, ChangesError, FileChange, FileChangeKind, FileChangeStatus, JobState, Workspace};
 
 /// Takes over if this process was started as a helper, and returns otherwise. Call it first in `main`.
 ///
@@ -48,7 +51,7 @@ pub fn init() {
         Some(confine::ROLE) => confine::process::main(args),
         Some(workspace::ROLE) => workspace::process::main(),
         Some(confine::probe::ROLE) => confine::probe::main(args),
-        Some(_) | None => return,
+        Some(_) | None => return supervisor::remember_umask(),
     };
     std::process::exit(code);
 }

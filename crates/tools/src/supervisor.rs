@@ -8,6 +8,8 @@
 //! One supervisor per command, not one for all: the tree of a command is known exactly, and one that breaks takes one
 //! command along.
 
+mod footprint;
+pub(crate) mod job;
 pub(crate) mod process;
 mod tree;
 
@@ -18,8 +20,10 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream as Socket;
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::sync::OnceLock;
 use std::time::Duration;
 
+use rustix::fs::Mode;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::UnixStream;
@@ -27,14 +31,18 @@ use tokio::net::unix::pipe;
 
 use crate::confine::Bubblewrap;
 use crate::confine::probe::Level;
-use crate::wire::{AccessPolicy, Confinement, Report, StartRequest};
+use crate::wire::{AccessPolicy, Confinement, JobRequest, Report, StartRequest, TreeChanges};
 
 /// The argument that makes this program a supervisor.
 pub const ROLE: &str = "__everturn-supervise";
 /// The byte that asks for the command's end.
-const STOP: u8 = b'S';
+pub(crate) const STOP: u8 = b'S';
 /// This program, also after an upgrade has replaced its file.
 pub(crate) const OWN_EXECUTABLE: &str = "/proc/self/exe";
+/// The umask that this program was started with, which tools get: the program itself may use a stricter one.
+static UMASK: OnceLock<u32> = OnceLock::new();
+/// The umask of tools where [`init`](crate::init) was not called.
+const UMASK_USUAL: u32 = 0o022;
 /// How long a command may take to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(1);
 
@@ -48,6 +56,7 @@ pub struct ToolCommand {
     input: Input,
     errors: Errors,
     grace: Duration,
+    watched: Option<PathBuf>,
     helper: PathBuf,
 }
 
@@ -66,7 +75,7 @@ enum Errors {
 }
 
 /// How a command ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ended {
     /// Its exit code, if it exited.
     pub code: Option<i32>,
@@ -74,6 +83,8 @@ pub struct Ended {
     pub signal: Option<i32>,
     /// Processes that it left and that were killed.
     pub killed: usize,
+    /// What it changed, if that was watched.
+    pub changes: Option<TreeChanges>,
 }
 
 impl ToolCommand {
@@ -87,6 +98,7 @@ impl ToolCommand {
             input: Input::Nothing,
             errors: Errors::WithOutput,
             grace: GRACE,
+            watched: None,
             helper: OWN_EXECUTABLE.into(),
         }
     }
@@ -117,6 +129,20 @@ impl ToolCommand {
         self
     }
 
+    /// Sets how long it may take to end after it was asked to; by default one second.
+    #[must_use]
+    pub const fn with_grace(mut self, grace: Duration) -> Self {
+        self.grace = grace;
+        self
+    }
+
+    /// Reports at its end which files of a directory it changed: by their names, sizes and times, up to 20,000 files.
+    #[must_use]
+    pub fn watching(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.watched = Some(directory.into());
+        self
+    }
+
     /// Uses another executable whose `main` calls [`init`](crate::init), for programs whose own does not.
     #[must_use]
     pub fn with_helper(mut self, executable: impl Into<PathBuf>) -> Self {
@@ -142,19 +168,8 @@ impl ToolCommand {
                 (end.into(), Some(input))
             }
         };
-        let mut supervisor = tokio::process::Command::new(&self.helper);
-        supervisor.arg(ROLE).env_clear().current_dir("/").kill_on_drop(false);
-        supervisor.stdin(Stdio::from(OwnedFd::from(theirs))).stdout(output_end).stderr(errors_end);
-        let child = supervisor.spawn()?;
-        drop(supervisor); // With it our copies of its ends, so that the last writer's end is the pipe's end.
-        let request = StartRequest {
-            argv: self.argv,
-            environment: self.environment,
-            directory: self.directory,
-            confinement: self.confinement,
-            grace_milliseconds: u64::try_from(self.grace.as_millis()).unwrap_or(u64::MAX),
-        };
-        send(&ours, &input_end, &request)?;
+        let child = self.supervise(theirs, output_end.into(), errors_end.into())?;
+        send(&ours, &input_end, &self.request(None))?;
         drop(input_end);
         ours.set_nonblocking(true)?;
         let mut running = RunningCommand {
@@ -162,15 +177,44 @@ impl ToolCommand {
             stdout: pipe::Receiver::from_owned_fd(output.into())?,
             stderr: errors.map(|errors| pipe::Receiver::from_owned_fd(errors.into())).transpose()?,
             stdin: input.map(|input| pipe::Sender::from_owned_fd(input.into())).transpose()?,
-            control: BufReader::new(UnixStream::from_std(ours)?),
-            child,
+            process: CommandProcess { control: BufReader::new(UnixStream::from_std(ours)?), child },
         };
-        match running.report().await? {
-            Report::Started { pid } => running.pid = pid,
-            Report::Failed(cause) => return Err(io::Error::other(cause)),
-            Report::Ended { .. } => return Err(io::Error::other("the supervisor reported an end without a start")),
-        }
+        running.pid = running.process.started().await?;
         Ok(running)
+    }
+
+    /// Starts it as a background job, whose output and end are kept in files. Dropping what this returns ends a job that
+    /// lives with this program.
+    pub(crate) async fn start_job(self, job: JobRequest) -> io::Result<CommandProcess> {
+        let (ours, theirs) = Socket::pair()?;
+        let input = OwnedFd::from(std::fs::File::open("/dev/null")?);
+        let child = self.supervise(theirs, Stdio::null(), Stdio::null())?;
+        send(&ours, &input, &self.request(Some(job)))?;
+        ours.set_nonblocking(true)?;
+        let mut process = CommandProcess { control: BufReader::new(UnixStream::from_std(ours)?), child };
+        process.started().await?;
+        Ok(process)
+    }
+
+    /// Starts the supervisor. Our copies of its ends are dropped, so that the last writer's end is the pipe's end.
+    fn supervise(&self, control: Socket, output: Stdio, errors: Stdio) -> io::Result<tokio::process::Child> {
+        let mut supervisor = tokio::process::Command::new(&self.helper);
+        supervisor.arg(ROLE).env_clear().current_dir("/").kill_on_drop(false);
+        supervisor.stdin(Stdio::from(OwnedFd::from(control))).stdout(output).stderr(errors);
+        supervisor.spawn()
+    }
+
+    fn request(&self, job: Option<JobRequest>) -> StartRequest {
+        StartRequest {
+            argv: self.argv.clone(),
+            environment: self.environment.clone(),
+            directory: self.directory.clone(),
+            confinement: self.confinement.clone(),
+            umask: UMASK.get().copied().unwrap_or(UMASK_USUAL),
+            grace_milliseconds: u64::try_from(self.grace.as_millis()).unwrap_or(u64::MAX),
+            watched: self.watched.clone(),
+            job,
+        }
     }
 }
 
@@ -185,17 +229,36 @@ pub struct RunningCommand {
     pub stderr: Option<pipe::Receiver>,
     /// What it reads, if it has a pipe for that.
     pub stdin: Option<pipe::Sender>,
-    control: BufReader<UnixStream>,
-    child: tokio::process::Child,
+    /// Its supervisor, apart from the pipes so that both can be used at once.
+    pub process: CommandProcess,
 }
 
 impl RunningCommand {
     /// Waits until the command has ended and nothing of it is left. May be dropped and called again.
     pub async fn wait(&mut self) -> io::Result<Ended> {
+        self.process.wait().await
+    }
+
+    /// Asks the command to end: SIGTERM, and SIGKILL after its time of grace.
+    pub async fn stop(&mut self) -> io::Result<()> {
+        self.process.stop().await
+    }
+}
+
+/// The supervisor of a command. Dropping it ends the command and everything it started.
+#[derive(Debug)]
+pub struct CommandProcess {
+    control: BufReader<UnixStream>,
+    child: tokio::process::Child,
+}
+
+impl CommandProcess {
+    /// Waits until the command has ended and nothing of it is left. May be dropped and called again.
+    pub async fn wait(&mut self) -> io::Result<Ended> {
         let report = self.report().await?;
         self.child.wait().await?;
         match report {
-            Report::Ended { code, signal, killed } => Ok(Ended { code, signal, killed }),
+            Report::Ended { code, signal, killed, changes } => Ok(Ended { code, signal, killed, changes }),
             Report::Failed(cause) => Err(io::Error::other(cause)),
             Report::Started { .. } => Err(io::Error::other("the supervisor reported a second start")),
         }
@@ -204,6 +267,15 @@ impl RunningCommand {
     /// Asks the command to end: SIGTERM, and SIGKILL after its time of grace.
     pub async fn stop(&mut self) -> io::Result<()> {
         self.control.get_mut().write_all(&[STOP]).await
+    }
+
+    /// Waits until the command runs, and says as which process.
+    async fn started(&mut self) -> io::Result<i32> {
+        match self.report().await? {
+            Report::Started { pid } => Ok(pid),
+            Report::Failed(cause) => Err(io::Error::other(cause)),
+            Report::Ended { .. } => Err(io::Error::other("the supervisor reported an end without a start")),
+        }
     }
 
     async fn report(&mut self) -> io::Result<Report> {
@@ -228,6 +300,13 @@ fn send(socket: &Socket, input: &OwnedFd, request: &StartRequest) -> io::Result<
     ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
     sendmsg(socket, &[IoSlice::new(&length)], &mut ancillary, SendFlags::empty())?;
     (&*socket).write_all(&body)
+}
+
+/// Remembers the umask. It can only be read by setting it, so this comes before there are threads.
+pub(crate) fn remember_umask() {
+    let umask = rustix::process::umask(Mode::empty());
+    rustix::process::umask(umask);
+    let _ = UMASK.set(umask.bits()); // The first call counts.
 }
 
 fn bubblewrap() -> io::Result<Bubblewrap> {

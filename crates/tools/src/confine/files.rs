@@ -47,7 +47,8 @@ pub fn restrict(policy: &AccessPolicy) -> Result<(), ConfineError> {
 
 fn rules(policy: &AccessPolicy) -> Vec<(PathBuf, BitFlags<AccessFs>)> {
     let read = AccessFs::from_read(ABI::V5);
-    let all = AccessFs::from_all(ABI::V5) & !AccessFs::IoctlDev;
+    // A device file made in the workspace would reach the disk past all rules.
+    let all = AccessFs::from_all(ABI::V5) & !(AccessFs::IoctlDev | AccessFs::MakeChar | AccessFs::MakeBlock);
     let device = AccessFs::ReadFile | AccessFs::WriteFile;
     let system = SYSTEM.into_iter().filter(|path| *path != "/etc").map(PathBuf::from);
     let mut rules: Vec<_> = system.chain(settings()).map(|path| (path, read)).collect();

@@ -5,10 +5,11 @@
 //! alone and a program of that name in the workspace must not be found.
 
 use std::ffi::OsString;
-use std::fs::Metadata;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use super::files::{SECRETS, SYSTEM};
+use super::guard::PlaceholderLock;
 use crate::wire::{Access, AccessPolicy, Network};
 
 /// Where distributions install it.
@@ -20,7 +21,7 @@ const WALKED_MAX: usize = 20_000;
 /// Directories in which editors and agents look for things to run.
 const GUARDED_DIRECTORIES: [&str; 5] = [".agents", ".claude", ".codex", ".cursor", ".vscode"];
 /// Files in which they do.
-const GUARDED_FILES: [&str; 2] = [".envrc", ".mcp.json"];
+pub(crate) const GUARDED_FILES: [&str; 2] = [".envrc", ".mcp.json"];
 
 /// The system's bubblewrap.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,8 +34,8 @@ pub struct Bubblewrap {
 pub(crate) struct NamespaceCommand {
     pub program: PathBuf,
     pub args: Vec<OsString>,
-    /// What bubblewrap will create in the workspace so that something can be mounted there.
-    pub placeholders: Placeholders,
+    /// Held while the command runs, if bubblewrap creates something in the workspace so that it can be mounted over.
+    pub placeholders: Option<PlaceholderLock>,
 }
 
 impl Bubblewrap {
@@ -45,7 +46,12 @@ impl Bubblewrap {
     }
 
     /// The command that runs `executable` as the confined child of `policy`; the child's own arguments follow.
-    pub(crate) fn command(&self, policy: &AccessPolicy, executable: &Path, directory: &Path) -> NamespaceCommand {
+    pub(crate) fn command(
+        &self,
+        policy: &AccessPolicy,
+        executable: &Path,
+        directory: &Path,
+    ) -> io::Result<NamespaceCommand> {
         let mut mounts = Mounts::default();
         mounts.flags(&["--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]);
         if policy.network == Network::Off {
@@ -63,27 +69,33 @@ impl Bubblewrap {
             mounts.bind("--ro-bind-try", path);
         }
         mounts.add("--ro-bind", executable, Path::new(INSIDE));
-        match policy.access {
-            Access::Read => mounts.bind("--ro-bind", &policy.workspace),
+        let placeholders = match policy.access {
+            Access::Read => {
+                mounts.bind("--ro-bind", &policy.workspace);
+                None
+            }
             Access::Write => {
+                let mut lock = PlaceholderLock::take(&policy.workspace)?; // First: what is there now stays.
                 mounts.bind("--bind", &policy.workspace);
                 mounts.guard(&policy.workspace);
+                lock.note(&mounts.placeholders)?;
+                Some(lock)
             }
-        }
+        };
         if let Some(temporary) = &policy.temporary {
             mounts.bind("--bind", temporary);
         }
         mounts.flags(&["--chdir"]);
         mounts.args.push(directory.into());
         mounts.flags(&["--", INSIDE]);
-        NamespaceCommand { program: self.program.clone(), args: mounts.args, placeholders: mounts.placeholders }
+        Ok(NamespaceCommand { program: self.program.clone(), args: mounts.args, placeholders })
     }
 }
 
 #[derive(Debug, Default)]
 struct Mounts {
     args: Vec<OsString>,
-    placeholders: Placeholders,
+    placeholders: Vec<PathBuf>,
 }
 
 impl Mounts {
@@ -153,7 +165,7 @@ impl Mounts {
             Ok(found) if found.is_dir() => self.bind("--ro-bind", path),
             Ok(_) => self.bind("--ro-bind-try", path),
             Err(_) if path.parent().is_some_and(Path::is_dir) => {
-                self.placeholders.0.push(path.into());
+                self.placeholders.push(path.into());
                 self.empty_directory(path);
             }
             Err(_) => {}
@@ -164,28 +176,10 @@ impl Mounts {
         match path.symlink_metadata() {
             Ok(_) => self.bind("--ro-bind-try", path),
             Err(_) if path.parent().is_some_and(Path::is_dir) => {
-                self.placeholders.0.push(path.into());
+                self.placeholders.push(path.into());
                 self.add("--ro-bind", Path::new("/dev/null"), path);
             }
             Err(_) => {}
-        }
-    }
-}
-
-/// Files and directories that exist on the host only so that something could be mounted there.
-#[derive(Debug, Default)]
-pub(crate) struct Placeholders(Vec<PathBuf>);
-
-impl Placeholders {
-    /// Removes those that are still empty.
-    pub fn remove(&self) {
-        for path in &self.0 {
-            let is_empty_file = |found: &Metadata| found.is_file() && found.len() == 0;
-            match path.symlink_metadata() {
-                Ok(found) if found.is_dir() => drop(std::fs::remove_dir(path)),
-                Ok(found) if is_empty_file(&found) => drop(std::fs::remove_file(path)),
-                Ok(_) | Err(_) => {}
-            }
         }
     }
 }

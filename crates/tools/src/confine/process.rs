@@ -2,10 +2,14 @@
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::process::Command;
 
 use landlock::RulesetError;
+use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 
+use super::namespace::INSIDE;
+use super::resources::Counted;
 use super::{files, resources, syscalls};
 use crate::wire::AccessPolicy;
 
@@ -63,8 +67,12 @@ fn run(mut args: impl Iterator<Item = OsString>) -> Result<std::convert::Infalli
 
 /// Confines this process and everything it will start.
 fn apply(policy: &AccessPolicy) -> Result<(), ConfineError> {
-    resources::limit()?;
+    let is_inside = std::env::current_exe().is_ok_and(|program| program == Path::new(INSIDE));
+    resources::limit(if is_inside { Counted::ByCommand } else { Counted::ByUser })?;
     rustix::thread::set_no_new_privs(true)?;
     files::restrict(policy)?;
+    // A daemon of root has privileges that neither of them knows of. Without new privileges they do not come back.
+    let none = CapabilitySet::empty();
+    set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })?;
     syscalls::restrict(policy)
 }

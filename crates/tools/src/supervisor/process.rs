@@ -9,17 +9,22 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::Mode;
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use rustix::process::{
-    DumpableBehavior, Pid, PidfdFlags, Signal, getpid, pidfd_open, set_child_subreaper, set_dumpable_behavior, setsid,
+    DumpableBehavior, Pid, PidfdFlags, Signal, WaitStatus, getpid, pidfd_open, set_child_subreaper,
+    set_dumpable_behavior, setsid,
 };
 
+use super::footprint::Footprint;
+use super::job::{JobKeeper, JobOrder};
 use super::{STOP, tree};
 use crate::clock::now;
-use crate::confine::namespace::{NamespaceCommand, Placeholders};
+use crate::confine::guard::PlaceholderLock;
+use crate::confine::namespace::NamespaceCommand;
 use crate::confine::{self};
-use crate::wire::{Confinement, Report, StartRequest};
+use crate::wire::{Confinement, JobEndCause, JobLife, JobRequest, Report, StartRequest};
 
 /// Runs one command for the program at the other end of standard input.
 pub(crate) fn main() -> i32 {
@@ -36,47 +41,141 @@ fn run(control: &UnixStream) -> io::Result<Report> {
     let _ = setsid(); // It may lead a session already.
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     set_child_subreaper(Some(getpid()))?;
-    let (request, input) = receive(control)?;
+    let (mut request, input) = receive(control)?;
+    let watched = request.watched.clone().map(|directory| (Footprint::of(&directory), directory));
+    rustix::process::umask(Mode::from_bits_truncate(request.umask));
     let grace = Duration::from_millis(request.grace_milliseconds);
+    let job = request.job.take();
     let (mut command, placeholders) = prepare(request)?;
+    command.stdin(Stdio::from(input));
+    let job = job.map(|job| keep_output(job, &mut command)).transpose()?;
     let name = command.get_program().to_string_lossy().into_owned();
-    let child = command.stdin(Stdio::from(input)).spawn();
+    let child = command.spawn();
+    drop(command); // With it our copies of the ends of its pipes.
     let child = child.map_err(|error| io::Error::new(error.kind(), format!("{name} cannot be run: {error}")))?;
-    let command = Pid::from_child(&child);
-    let report = watch(control, command, grace);
-    placeholders.remove();
+    let overseer = Overseer { control, program: Program::Here, command: Pid::from_child(&child), grace, job };
+    let mut report = overseer.watch(placeholders);
+    if let (Ok(Report::Ended { changes, .. }), Some((before, directory))) = (&mut report, watched) {
+        *changes = Some(before.changes(&Footprint::of(&directory)));
+    }
     report
 }
 
-/// Waits for the command's end, for the request to stop, and for the program's end.
-fn watch(control: &UnixStream, command: Pid, grace: Duration) -> io::Result<Report> {
-    let pidfd = pidfd_open(command, PidfdFlags::empty())?;
-    let mut writer = control.try_clone()?;
-    tell(&mut writer, &Report::Started { pid: command.as_raw_nonzero().get() })?;
-    let mut deadline = None;
-    let status = loop {
-        if let Some(status) = tree::reap(command) {
-            break Some(status);
+/// Has the output of a background job come here.
+fn keep_output(job: JobRequest, command: &mut Command) -> io::Result<JobKeeper> {
+    let (output, end) = io::pipe()?;
+    command.stdout(end.try_clone()?).stderr(end);
+    JobKeeper::open(job, output)
+}
+
+/// One command, and all that can happen to it.
+struct Overseer<'a> {
+    control: &'a UnixStream,
+    program: Program,
+    command: Pid,
+    grace: Duration,
+    job: Option<JobKeeper>,
+}
+
+/// The program that started this one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Program {
+    Here,
+    /// It is gone, and the job goes on.
+    Gone,
+}
+
+/// Why a command is over, and how it ended if it did by itself.
+struct Over {
+    cause: JobEndCause,
+    status: Option<WaitStatus>,
+}
+
+impl Overseer<'_> {
+    /// Waits until the command is over, and ends all that is left of it.
+    fn watch(mut self, placeholders: Option<PlaceholderLock>) -> io::Result<Report> {
+        let over = self.until_over();
+        let killed = tree::kill_all(); // In any case: also if the program was gone before it could be told of the start.
+        if let Some(placeholders) = placeholders {
+            let _ = placeholders.release(); // What stays is removed after the next command.
         }
-        let left = deadline.map(|deadline: Instant| deadline.saturating_duration_since(now()));
-        if left == Some(Duration::ZERO) {
-            break None;
+        let Over { cause, status } = over?;
+        // Without a status the command itself was among the killed.
+        let killed = if status.is_some() { killed } else { killed.saturating_sub(1) };
+        if let Some(job) = self.job {
+            let _ = job.finish(cause, status, killed); // Its directory may have been removed: the chat was deleted.
         }
-        match next_event(control, &pidfd, left)? {
-            Event::Stop => {
-                tree::signal(Signal::TERM);
-                deadline.get_or_insert_with(|| now() + grace);
+        let (code, signal) = match status {
+            Some(status) => (status.exit_status(), status.terminating_signal()),
+            None => (None, Some(Signal::KILL.as_raw())),
+        };
+        Ok(Report::Ended { code, signal, killed, changes: None })
+    }
+
+    /// Waits for the command's end, for the request to stop, for the end of its time, and for the program's end.
+    fn until_over(&mut self) -> io::Result<Over> {
+        let pidfd = pidfd_open(self.command, PidfdFlags::empty())?;
+        let mut writer = self.control.try_clone()?;
+        let told = tell(&mut writer, &Report::Started { pid: self.command.as_raw_nonzero().get() });
+        if told.is_err() && !self.outlives_program() {
+            return Ok(Over { cause: JobEndCause::ProgramGone, status: None });
+        }
+        let mut stopping: Option<(JobEndCause, Instant)> = None;
+        loop {
+            if let Some(status) = tree::reap(self.command) {
+                let cause = stopping.map_or(JobEndCause::Exited, |(cause, _)| cause);
+                return Ok(Over { cause, status: Some(status) });
             }
-            Event::ProgramGone => break None,
-            Event::Other => {}
+            let time_up = self.job.as_ref().map(|job| job.deadline);
+            let left = stopping.map(|(_, kill)| kill).or(time_up).map(|at| at.saturating_duration_since(now()));
+            if left == Some(Duration::ZERO) {
+                if let Some((cause, _)) = stopping {
+                    return Ok(Over { cause, status: None });
+                }
+                stopping = Some(self.terminate(JobEndCause::TimeUp));
+                continue;
+            }
+            match self.next_event(&pidfd, left)? {
+                Event::Stop => {
+                    let first = self.terminate(JobEndCause::Stopped);
+                    stopping.get_or_insert(first);
+                }
+                Event::ProgramGone if self.outlives_program() => self.program = Program::Gone,
+                Event::ProgramGone => return Ok(Over { cause: JobEndCause::ProgramGone, status: None }),
+                Event::Other => {}
+            }
         }
-    };
-    let killed = tree::kill_all();
-    Ok(match status {
-        Some(status) => Report::Ended { code: status.exit_status(), signal: status.terminating_signal(), killed },
-        // The command itself was among the killed.
-        None => Report::Ended { code: None, signal: Some(Signal::KILL.as_raw()), killed: killed.saturating_sub(1) },
-    })
+    }
+
+    fn outlives_program(&self) -> bool {
+        self.job.as_ref().is_some_and(|job| job.life == JobLife::Kept)
+    }
+
+    /// Asks all processes to end, and says until when they may take.
+    fn terminate(&self, cause: JobEndCause) -> (JobEndCause, Instant) {
+        tree::signal(Signal::TERM);
+        (cause, now() + self.grace)
+    }
+
+    fn next_event(&mut self, pidfd: &OwnedFd, left: Option<Duration>) -> io::Result<Event> {
+        let timeout = left.map(Timespec::try_from).transpose().map_err(io::Error::other)?;
+        let of_program = (self.program == Program::Here).then_some(self.control.as_fd());
+        let of_job = self.job.iter().flat_map(JobKeeper::descriptors);
+        let all = [pidfd.as_fd()].into_iter().chain(of_job).chain(of_program);
+        let mut watched: Vec<PollFd<'_>> = all.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+        match poll(&mut watched, timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let program_says = of_program.is_some() && watched.last().is_some_and(|last| !last.revents().is_empty());
+        drop(watched);
+        if let Some(job) = &mut self.job
+            && job.attend()? == JobOrder::Stop
+        {
+            return Ok(Event::Stop);
+        }
+        if program_says { heard(self.control) } else { Ok(Event::Other) }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,18 +188,10 @@ enum Event {
     Other,
 }
 
-fn next_event(control: &UnixStream, pidfd: &OwnedFd, left: Option<Duration>) -> io::Result<Event> {
-    let timeout = left.map(Timespec::try_from).transpose().map_err(io::Error::other)?;
-    let mut watched = [PollFd::new(control, PollFlags::IN), PollFd::new(pidfd, PollFlags::IN)];
-    match poll(&mut watched, timeout.as_ref()) {
-        Ok(_) | Err(Errno::INTR) => {}
-        Err(error) => return Err(error.into()),
-    }
-    if watched[0].revents().is_empty() {
-        return Ok(Event::Other);
-    }
+/// What the program says.
+fn heard(mut control: &UnixStream) -> io::Result<Event> {
     let mut byte = [0];
-    match (&*control).read(&mut byte) {
+    match control.read(&mut byte) {
         Ok(0) => Ok(Event::ProgramGone),
         Ok(_) if byte == [STOP] => Ok(Event::Stop),
         Ok(_) => Ok(Event::Other),
@@ -127,9 +218,9 @@ fn receive(mut control: &UnixStream) -> io::Result<(StartRequest, OwnedFd)> {
     Ok((serde_json::from_slice(&body)?, input))
 }
 
-fn prepare(request: StartRequest) -> io::Result<(Command, Placeholders)> {
+fn prepare(request: StartRequest) -> io::Result<(Command, Option<PlaceholderLock>)> {
     let executable = std::env::current_exe()?;
-    let mut placeholders = Placeholders::default();
+    let mut placeholders = None;
     let mut command = match &request.confinement {
         Confinement::Off => {
             let (program, args) = request.argv.split_first().ok_or_else(|| io::Error::other("there is no command"))?;
@@ -143,7 +234,7 @@ fn prepare(request: StartRequest) -> io::Result<(Command, Placeholders)> {
             command
         }
         Confinement::Namespace(policy) => {
-            let inside = super::bubblewrap()?.command(policy, &executable, &request.directory);
+            let inside = super::bubblewrap()?.command(policy, &executable, &request.directory)?;
             let NamespaceCommand { program, args, placeholders: made } = inside;
             placeholders = made;
             let mut command = Command::new(program);

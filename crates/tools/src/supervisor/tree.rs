@@ -35,11 +35,18 @@ pub fn signal(signal: Signal) -> usize {
     descendants().into_iter().filter(|pid| kill_process(*pid, signal).is_ok()).count()
 }
 
+/// So many processes may be starting others as fast as they are killed.
+const MANY: usize = 64;
+/// How often they are looked for again.
+const FREEZES_MAX: usize = 1_000;
+
 /// Kills and reaps until nothing is left, and says how many processes that were.
 pub fn kill_all() -> usize {
     let mut killed = 0;
     loop {
-        signal(Signal::KILL);
+        if signal(Signal::KILL) > MANY {
+            freeze();
+        }
         // One blocking wait, then whatever else is there: orphans become children as their parents die.
         match wait(WaitOptions::empty()) {
             Ok(Some(_)) => killed += 1,
@@ -50,6 +57,18 @@ pub fn kill_all() -> usize {
         while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {
             killed += 1;
         }
+    }
+}
+
+/// Stops all of them until no new one is found: a process that is stopped starts no other.
+fn freeze() {
+    let mut found = 0;
+    for _ in 0..FREEZES_MAX {
+        let stopped = signal(Signal::STOP);
+        if stopped <= found {
+            return;
+        }
+        found = stopped;
     }
 }
 

@@ -1,25 +1,22 @@
 //! The file tools as the engine sees them: each call is one request to a confined process.
 
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use base64::Engine as _;
 use everturn::core::chat::Effect;
+use everturn::core::ids::CallUid;
 use everturn::core::message::Media;
+use everturn::core::permission::{PatternKind, RuleSubject};
 use everturn::core::prompt::ToolSpec;
-use everturn::{Beside, Policy, SharedTool, Tool, ToolContext, ToolError, ToolOutput};
+use everturn::{Beside, Policy, SharedTool, Tool, ToolContext, ToolError, ToolOutput, ToolReturn};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use super::{ROLE, Workspace};
-use crate::confine::namespace::INSIDE;
-use crate::confine::probe::Level;
-use crate::supervisor::ToolCommand;
-use crate::wire::{Access, Edit, FileReply, FileRequest, Network, SearchRequest};
+use super::{Workspace, files};
+use crate::wire::{Access, Change, Edit, FileReply, FileRequest, SearchRequest};
 
 /// How long a file tool may take.
 const TIME_MAX: Duration = Duration::from_secs(30);
@@ -41,11 +38,8 @@ trait FileInput: for<'a> Deserialize<'a> + JsonSchema + Send + 'static {
     const DESCRIPTION: &'static str;
     const ACCESS: Access;
 
-    /// The file whose state the request depends on or tells.
-    fn path(&self) -> &str;
-
-    /// The request, with the hash of the file when the chat last read it.
-    fn request(self, read: Option<String>) -> FileRequest;
+    /// The request of a call.
+    fn request(self, call: CallUid) -> FileRequest;
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -65,11 +59,7 @@ impl FileInput for ReadInput {
     const DESCRIPTION: &'static str = "Reads a file of the workspace. Lines are numbered. Images are shown.";
     const ACCESS: Access = Access::Read;
 
-    fn path(&self) -> &str {
-        &self.path
-    }
-
-    fn request(self, _: Option<String>) -> FileRequest {
+    fn request(self, _: CallUid) -> FileRequest {
         FileRequest::Read { path: self.path, from: self.from, lines: self.lines }
     }
 }
@@ -91,11 +81,7 @@ impl FileInput for ListInput {
     const DESCRIPTION: &'static str = "Lists a directory of the workspace, without files that .gitignore names.";
     const ACCESS: Access = Access::Read;
 
-    fn path(&self) -> &str {
-        &self.path
-    }
-
-    fn request(self, _: Option<String>) -> FileRequest {
+    fn request(self, _: CallUid) -> FileRequest {
         FileRequest::List { path: self.path, depth: self.depth, glob: self.glob }
     }
 }
@@ -125,11 +111,7 @@ impl FileInput for SearchInput {
     const DESCRIPTION: &'static str = "Searches the files of the workspace for lines that match a regular expression.";
     const ACCESS: Access = Access::Read;
 
-    fn path(&self) -> &str {
-        &self.path
-    }
-
-    fn request(self, _: Option<String>) -> FileRequest {
+    fn request(self, _: CallUid) -> FileRequest {
         let Self { pattern, path, glob, context, ignore_case, names } = self;
         FileRequest::Search(SearchRequest { pattern, path, glob, context, ignore_case, names })
     }
@@ -149,12 +131,9 @@ impl FileInput for WriteInput {
         "Writes a whole file of the workspace. One that exists must have been read before. For small changes use edit.";
     const ACCESS: Access = Access::Write;
 
-    fn path(&self) -> &str {
-        &self.path
-    }
-
-    fn request(self, read: Option<String>) -> FileRequest {
-        FileRequest::Write { path: self.path, content: self.content, read }
+    fn request(self, call: CallUid) -> FileRequest {
+        let change = Change::Write { content: self.content };
+        FileRequest::Change { call: call.into(), path: self.path, change }
     }
 }
 
@@ -172,12 +151,9 @@ impl FileInput for EditInput {
         "Replaces exact texts in a file of the workspace. Each must occur once, unless `all` is set.";
     const ACCESS: Access = Access::Write;
 
-    fn path(&self) -> &str {
-        &self.path
-    }
-
-    fn request(self, read: Option<String>) -> FileRequest {
-        FileRequest::Edit { path: self.path, edits: self.edits, read }
+    fn request(self, call: CallUid) -> FileRequest {
+        let change = Change::Edit { edits: self.edits };
+        FileRequest::Change { call: call.into(), path: self.path, change }
     }
 }
 
@@ -202,31 +178,6 @@ impl<Input: FileInput> FileTool<Input> {
     fn shared(workspace: &Workspace) -> SharedTool {
         Arc::new(Self { workspace: workspace.clone(), input: std::marker::PhantomData })
     }
-
-    async fn ask(&self, request: &FileRequest) -> io::Result<FileReply> {
-        let workspace = &self.workspace;
-        let helper = workspace.helper.canonicalize()?;
-        let inside = if workspace.level == Level::Full { INSIDE.into() } else { helper.display().to_string() };
-        let mut policy = workspace.policy(Input::ACCESS);
-        policy.network = Network::Off;
-        policy.also_read = vec![helper];
-        let command =
-            ToolCommand::new([inside, ROLE.into()], &workspace.root).with_helper(&workspace.helper).with_pipes();
-        // Where commands cannot be confined this still is our own code, and answers only for its directory.
-        let level = if workspace.level == Level::Files { Level::Off } else { workspace.level };
-        let mut running = command.confine(policy, level)?.start().await?;
-        if let Some(mut input) = running.stdin.take() {
-            input.write_all(&serde_json::to_vec(request)?).await?;
-        }
-        let mut reply = Vec::new();
-        running.stdout.read_to_end(&mut reply).await?;
-        let mut errors = String::new();
-        if let Some(stderr) = &mut running.stderr {
-            stderr.read_to_string(&mut errors).await?;
-        }
-        running.wait().await?;
-        serde_json::from_slice(&reply).map_err(|_| io::Error::other(format!("the file tool failed: {}", errors.trim())))
-    }
 }
 
 #[async_trait]
@@ -238,26 +189,29 @@ impl<Input: FileInput> Tool for FileTool<Input> {
     fn policy(&self) -> Policy {
         let (effect, beside) = match Input::ACCESS {
             Access::Read => (Effect::Read, Beside::Any),
-            Access::Write => (Effect::Once, Beside::Serial),
+            Access::Write => (Effect::Idempotent, Beside::Serial),
         };
         Policy { effect, beside, time_max: Some(TIME_MAX), ..Policy::default() }
     }
 
-    async fn run(&self, context: ToolContext, input: Value) -> Result<ToolOutput, ToolError> {
+    fn pattern(&self) -> PatternKind {
+        PatternKind::Path
+    }
+
+    fn subject(&self, input: &Value) -> RuleSubject {
+        let path = input.get("path").and_then(Value::as_str).unwrap_or(".");
+        files::leads_to(&self.workspace.root, path).map_or(RuleSubject::Unknown, RuleSubject::Path)
+    }
+
+    async fn run(&self, context: ToolContext, input: Value) -> Result<ToolReturn, ToolError> {
         let input: Input = serde_json::from_value(input)?;
-        let path = input.path().to_owned();
-        let request = input.request(self.workspace.seen(context.chat, &path));
-        match self.ask(&request).await? {
-            FileReply::Text { text, hash } => {
-                if let Some(hash) = hash {
-                    self.workspace.remember(context.chat, &path, hash);
-                }
-                Ok(text.into())
-            }
-            FileReply::Image { media_type, data } => {
+        match self.workspace.ask(context.chat, Input::ACCESS, &input.request(context.call)).await? {
+            FileReply::Text(text) => Ok(text.into()),
+            FileReply::Changes(_) => Err("the file tool gave an answer of another kind".into()),
+            FileReply::Image { path, media_type, data } => {
                 let bytes = base64::engine::general_purpose::STANDARD.decode(data)?;
                 let text = format!("{path}: {media_type}, {} bytes", bytes.len());
-                Ok(ToolOutput { media: vec![Media::new(media_type, bytes)], ..ToolOutput::from(text) })
+                Ok(ToolOutput { media: vec![Media::new(media_type, bytes)], ..ToolOutput::from(text) }.into())
             }
             FileReply::Refused(cause) => Err(ToolError::new(cause)),
         }

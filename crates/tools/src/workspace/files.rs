@@ -1,16 +1,17 @@
 //! What the file tools do, as functions of a directory and a request.
 
 mod change;
+mod instructions;
 mod look;
 mod search;
+mod undo;
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Component, Path, PathBuf};
 
-use sha2::{Digest as _, Sha256};
-
+use super::state::ChatState;
 use crate::wire::{FileReply, FileRequest};
 
 /// Bytes of text a reply may have.
@@ -18,21 +19,74 @@ const SHOWN_BYTES_MAX: usize = 48 * 1024;
 /// Bytes of a file that is read whole.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
-/// Does what is asked, below `root`.
-pub fn answer(root: &Path, request: FileRequest) -> FileReply {
-    let outcome = match request {
-        FileRequest::Read { path, from, lines } => look::read(root, &path, from, lines),
-        FileRequest::List { path, depth, glob } => look::list(root, &path, depth, glob.as_deref()),
-        FileRequest::Search(request) => search::search(root, &request),
-        FileRequest::Write { path, content, read } => change::write(root, &path, &content, read.as_deref()),
-        FileRequest::Edit { path, edits, read } => change::edit(root, &path, &edits, read.as_deref()),
-    };
-    outcome.unwrap_or_else(FileReply::Refused)
+/// What the file tools work with: a directory, and the state of the chat they work for.
+#[derive(Debug)]
+pub struct FileContext {
+    /// The workspace.
+    pub root: PathBuf,
+    pub state: ChatState,
+    pub lock: PathBuf,
+}
+
+impl FileContext {
+    /// Does what is asked.
+    pub fn answer(&self, request: FileRequest) -> FileReply {
+        let outcome = match request {
+            FileRequest::Read { path, from, lines } => look::read(self, &path, from, lines),
+            FileRequest::List { path, depth, glob } => look::list(self, &path, depth, glob.as_deref()),
+            FileRequest::Search(request) => search::search(self, &request),
+            FileRequest::Change { call, path, change } => change::change(self, call.into(), &path, &change),
+            FileRequest::Instructions { files } => Ok(instructions::instructions(self, &files)),
+            FileRequest::Changes => undo::changes(self).map(FileReply::Changes),
+            FileRequest::Undo { calls } => undo::undo(self, &calls).map(FileReply::Changes),
+        };
+        outcome.unwrap_or_else(FileReply::Refused)
+    }
+
+    /// The file or directory that a path means, without links. It may be missing; it is inside the workspace.
+    ///
+    /// This is for clear errors, and for machines that cannot confine processes. Elsewhere the kernel sees to it, also
+    /// when links change at this moment.
+    fn locate(&self, path: &str) -> Result<PathBuf, String> {
+        let named = resolve(&self.root, path)?;
+        let mut missing = Vec::new();
+        let mut there = named.as_path();
+        let real = loop {
+            match there.canonicalize() {
+                Ok(real) => break real,
+                Err(_) if there.is_symlink() => return Err(format!("{path} is a link that leads nowhere")),
+                Err(error) => match (error.kind(), there.parent(), there.file_name()) {
+                    (io::ErrorKind::NotFound, Some(parent), Some(name)) => {
+                        missing.push(name);
+                        there = parent;
+                    }
+                    _ => return Err(format!("{path}: {error}")),
+                },
+            }
+        };
+        if !real.starts_with(&self.root) {
+            return Err(format!("{path} leads outside the workspace, to {}", real.display()));
+        }
+        Ok(missing.into_iter().rev().fold(real, |above, name| above.join(name)))
+    }
+
+    /// A path as the model knows it.
+    fn shown(&self, path: &Path) -> String {
+        shown(&self.root, path)
+    }
+
+    /// Keeps every other process of this workspace from changing a file, until it is dropped.
+    fn lock(&self) -> Result<File, String> {
+        let says = |error: io::Error| format!("the workspace cannot be locked: {error}");
+        let lock = File::open(&self.lock).map_err(says)?;
+        rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).map_err(|error| says(error.into()))?;
+        Ok(lock)
+    }
 }
 
 /// The path a request means: relative to the workspace, or absolute and inside it.
 ///
-/// This is for clear errors. That links lead nowhere else is the kernel's business.
+/// Links are not looked at.
 pub fn resolve(root: &Path, path: &str) -> Result<PathBuf, String> {
     if path.contains('\0') {
         return Err("a path has no NUL character".into());
@@ -52,6 +106,27 @@ pub fn resolve(root: &Path, path: &str) -> Result<PathBuf, String> {
         true => Ok(resolved),
         false => Err(format!("{path:?} is outside the workspace {}", root.display())),
     }
+}
+
+/// Where a path leads, relative to the workspace and with links followed; `None` if that is outside or cannot be told. A
+/// file that is not there yet counts as in its directory.
+pub fn leads_to(root: &Path, path: &str) -> Option<String> {
+    let resolved = resolve(root, path).ok()?;
+    let mut missing = Vec::new();
+    let mut there = resolved.as_path();
+    let mut real = loop {
+        match there.canonicalize() {
+            Ok(real) => break real,
+            Err(_) if there.symlink_metadata().is_ok() => return None, // A link that leads nowhere, or in a circle.
+            Err(_) => {
+                missing.push(there.file_name()?);
+                there = there.parent()?;
+            }
+        }
+    };
+    real.extend(missing.into_iter().rev());
+    let relative = real.strip_prefix(root).ok()?.to_str()?;
+    Some(if relative.is_empty() { ".".into() } else { relative.into() })
 }
 
 /// A path as the model knows it.
@@ -81,7 +156,35 @@ fn content(path: &Path) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// The first half of a file's SHA-256, which is enough to notice a change.
-fn hash(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rules see where a path leads: links are followed, and what is outside or leads nowhere is not known.
+    #[test]
+    fn a_path_leads_where_its_links_lead() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().canonicalize().unwrap().join("root");
+        std::fs::create_dir_all(root.join("src")).unwrap();
+        std::fs::create_dir_all(root.join("secret")).unwrap();
+        let link = |name: &str, to: &str| std::os::unix::fs::symlink(to, root.join(name)).unwrap();
+        link("src/link", "../secret");
+        link("src/out", "../../other");
+        link("src/up", "../..");
+        link("src/round", "round");
+        for (path, leads) in [
+            (".", Some(".")),
+            ("src/new/file", Some("src/new/file")),
+            ("src/../secret", Some("secret")),
+            ("src/link/key", Some("secret/key")),
+            ("src/up/root/secret/key", Some("secret/key")),
+            ("src/out", None),
+            ("src/up/other", None),
+            ("src/round", None),
+            ("../other", None),
+            ("~/x", None),
+        ] {
+            assert_eq!(leads_to(&root, path).as_deref(), leads, "{path}");
+        }
+    }
 }

@@ -2,16 +2,19 @@
 
 use std::io::{Read as _, Write as _};
 
-use super::files;
-use crate::wire::{FileReply, FileRequest};
+use super::files::FileContext;
+use super::state::ChatState;
+use crate::wire::{FileJob, FileReply};
 
 /// Answers one request for the directory it was started in.
 pub(crate) fn main() -> i32 {
     let mut request = Vec::new();
     let read = std::io::stdin().read_to_end(&mut request).map_err(|error| error.to_string());
-    let request = read.and_then(|_| serde_json::from_slice::<FileRequest>(&request).map_err(|error| error.to_string()));
-    let reply = match (request, std::env::current_dir()) {
-        (Ok(request), Ok(root)) => files::answer(&root, request),
+    let job = read.and_then(|_| serde_json::from_slice(&request).map_err(|error| error.to_string()));
+    let reply = match (job, std::env::current_dir()) {
+        (Ok(FileJob { state, lock, request }), Ok(root)) => {
+            FileContext { root, state: ChatState::new(state), lock }.answer(request)
+        }
         (Err(error), _) => FileReply::Refused(error),
         (_, Err(error)) => FileReply::Refused(format!("the workspace is not there: {error}")),
     };

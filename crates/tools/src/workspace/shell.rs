@@ -6,27 +6,45 @@ use std::path::Path;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use everturn::core::chat::Effect;
+use everturn::core::ids::{CallUid, ChatId};
+use everturn::core::permission::{PatternKind, RuleSubject};
 use everturn::core::prompt::ToolSpec;
-use everturn::{Approval, Beside, Policy, Tool, ToolContext, ToolError, ToolOutput};
+use everturn::{Approval, Beside, Policy, Tool, ToolContext, ToolError, ToolOutput, ToolReturn};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::io::AsyncReadExt as _;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
-use super::{Workspace, files};
+use super::jobs::{JobFiles, JobState, RUNNING_MAX};
+use super::{Workspace, files, job_tool};
 use crate::confine::probe::Level;
+use crate::failpoint::failpoint;
+use crate::supervisor::job::milliseconds;
 use crate::supervisor::{Ended, RunningCommand, ToolCommand};
-use crate::wire::{Access, Network};
+use crate::wire::{Access, JobEndCause, JobLife, JobRecord, JobRequest, Network, TreeChanges};
 
 /// Seconds a command may take, unless the call says otherwise.
 const SECONDS: u64 = 120;
 /// Seconds a call may ask for.
 const SECONDS_MAX: u64 = 600;
-/// Bytes of output that are kept: the first and the last half of them.
-const KEPT_BYTES_MAX: usize = 10 << 20;
+/// Seconds a background job may take, unless the call says otherwise.
+const JOB_SECONDS: u64 = 3_600;
+/// Seconds a call may ask for a background job.
+const JOB_SECONDS_MAX: u64 = 86_400;
+/// How long the jobs of a program that was killed may live on.
+const LEFTOVER_MAX: Duration = Duration::from_secs(2);
+/// Bytes of output that are kept: the first and the last half of them. With our own lines they fit what an engine keeps.
+const KEPT_BYTES_MAX: usize = (10 << 20) - (64 << 10);
 /// Bytes of the newest output that people are shown while the command runs.
 const SHOWN_BYTES_MAX: usize = 2_048;
+/// How often people are told the time of a command that prints nothing.
+const SHOWN_EVERY: Duration = Duration::from_secs(1);
+/// How long a command may take to end after SIGTERM. An engine drops a tool that takes a second, with its output.
+const GRACE: Duration = Duration::from_millis(500);
+/// Changed files that are listed.
+const CHANGES_MAX: usize = 30;
 /// What keeps programs from waiting for a person or a terminal.
 const ENVIRONMENT: [(&str, &str); 9] = [
     ("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),
@@ -46,16 +64,14 @@ struct ShellInput {
     command: String,
     /// The directory to start in, relative to the workspace.
     cwd: Option<String>,
-    /// How long it may take, at most 600 seconds.
-    #[serde(default = "seconds")]
-    seconds: u64,
+    /// How long it may take: 120 seconds unless you say otherwise, at most 600. In the background 3600, at most 86400.
+    seconds: Option<u64>,
     /// Only look: nothing can be written and nothing reached over the network.
     #[serde(default)]
     read_only: bool,
-}
-
-const fn seconds() -> u64 {
-    SECONDS
+    /// Start it as a background job and return at once. The tool `job` reads its output, waits for it and stops it.
+    #[serde(default)]
+    background: bool,
 }
 
 /// The tool; see the module.
@@ -69,26 +85,78 @@ impl Shell {
         Self { workspace }
     }
 
-    fn command(&self, input: &ShellInput) -> Result<ToolCommand, ToolError> {
+    fn command(&self, chat: ChatId, input: &ShellInput) -> Result<ToolCommand, ToolError> {
         let workspace = &self.workspace;
         let directory = files::resolve(&workspace.root, input.cwd.as_deref().unwrap_or("."))?;
         if !directory.is_dir() {
             return Err(format!("{} is not a directory", directory.display()).into());
         }
-        let mut policy = workspace.policy(Access::Write);
+        let temporary = workspace.chat_state(chat)?.temporary()?;
+        let mut policy = workspace.policy(Access::Write, temporary.clone());
         if input.read_only {
             policy.access = Access::Read;
-            policy.network = Network::Off;
         }
+        policy.network = self.network(input.read_only);
         let shell = ["/bin/bash", "/bin/sh"].into_iter().find(|shell| Path::new(shell).exists());
         let shell = shell.ok_or("there is no shell on this machine")?;
         let mut command = ToolCommand::new([shell, "-c", &input.command], directory).with_helper(&workspace.helper);
+        command = command.with_grace(GRACE);
+        if !input.read_only && !input.background {
+            command = command.watching(&workspace.root);
+        }
         for (name, value) in ENVIRONMENT {
             command = command.variable(name, value);
         }
-        let temporary = workspace.temporary.display().to_string();
+        let temporary = temporary.display().to_string();
         command = command.variable("TMPDIR", &temporary).variable("HOME", &temporary);
         Ok(command.confine(policy, workspace.level)?)
+    }
+
+    /// What a command may do with the network.
+    const fn network(&self, read_only: bool) -> Network {
+        if read_only { Network::Off } else { self.workspace.network }
+    }
+
+    /// Starts a background job, or finds the one that this call has started before a crash.
+    async fn start_job(&self, context: &ToolContext, input: &ShellInput) -> Result<ToolReturn, ToolError> {
+        let workspace = &self.workspace;
+        let jobs = workspace.chat_jobs(context.chat)?;
+        let all = jobs.all();
+        if let Some(files) = all.iter().find(|files| CallUid::from(files.record.call) == context.call) {
+            if files.record.life == JobLife::WithProgram {
+                let _ = timeout(LEFTOVER_MAX, files.over()).await; // If it still runs, this program has started it.
+            }
+            return found_again(files);
+        }
+        if all.iter().filter(|files| files.state() == JobState::Running).count() >= RUNNING_MAX {
+            return Err(
+                format!("{RUNNING_MAX} background jobs of this chat run already: stop one, or wait for it").into()
+            );
+        }
+        let seconds = input.seconds.unwrap_or(JOB_SECONDS).clamp(1, JOB_SECONDS_MAX);
+        let command = self.command(context.chat, input)?;
+        let life = workspace.job_life;
+        let files = jobs.record(JobRecord {
+            call: context.call.into(),
+            workspace: workspace.root.clone(),
+            command: input.command.clone(),
+            started_milliseconds: milliseconds(),
+            seconds,
+            life,
+        })?;
+        failpoint!("job-recorded");
+        let request = JobRequest { directory: files.directory.clone(), seconds, life };
+        let mut process = match command.start_job(request).await {
+            Ok(process) => process,
+            Err(error) => {
+                std::fs::remove_dir_all(&files.directory)?;
+                return Err(error.into());
+            }
+        };
+        failpoint!("job-started");
+        // Its end ends the supervisor, and with this program's end the connection to it.
+        tokio::spawn(async move { process.wait().await });
+        Ok(started(files.number, seconds, life).into())
     }
 
     fn description(&self) -> String {
@@ -116,47 +184,118 @@ impl Tool for Shell {
     fn policy(&self) -> Policy {
         let approval = match (self.workspace.level, self.workspace.network) {
             (Level::Full, Network::Off) => Approval::NotNeeded,
-            (Level::Full, Network::On) | (Level::Partial | Level::Files | Level::Off, _) => Approval::Needed,
+            (Level::Full, Network::On) | (Level::Partial, _) => Approval::Needed,
+            (Level::Files | Level::Off, _) => Approval::EachTime,
         };
         let time_max = Some(Duration::from_secs(SECONDS_MAX + 30));
         Policy { beside: Beside::Serial, approval, time_max, ..Policy::default() }
     }
 
-    async fn run(&self, context: ToolContext, input: Value) -> Result<ToolOutput, ToolError> {
+    /// A command that only looks can be repeated, runs beside others and needs no approval, because the kernel stops
+    /// everything else. Without confinement its word is not enough.
+    ///
+    /// A background job is recorded with its call, so the call can be repeated: it finds the job.
+    fn policy_for(&self, input: &Value) -> Policy {
+        let is = |name: &str| input.get(name).and_then(Value::as_bool).unwrap_or_default();
+        let policy = match self.workspace.level {
+            Level::Full | Level::Partial if is("read_only") => {
+                Policy { effect: Effect::Read, beside: Beside::Any, approval: Approval::NotNeeded, ..self.policy() }
+            }
+            Level::Full | Level::Partial | Level::Files | Level::Off => self.policy(),
+        };
+        if is("background") {
+            return Policy { effect: Effect::Idempotent, beside: Beside::Serial, ..policy };
+        }
+        policy
+    }
+
+    fn pattern(&self) -> PatternKind {
+        PatternKind::Command
+    }
+
+    fn subject(&self, input: &Value) -> RuleSubject {
+        RuleSubject::Command(input.get("command").and_then(Value::as_str).unwrap_or_default().to_owned())
+    }
+
+    fn confinement(&self) -> Option<String> {
+        let level = match self.workspace.level {
+            Level::Full => "full",
+            Level::Partial => "partial",
+            Level::Files | Level::Off => return Some("none".into()),
+        };
+        let network = match self.workspace.network {
+            Network::Off => "no network",
+            Network::On => "with network",
+        };
+        Some(format!("{level}, {network}"))
+    }
+
+    async fn run(&self, context: ToolContext, input: Value) -> Result<ToolReturn, ToolError> {
         let input: ShellInput = serde_json::from_value(input)?;
+        if input.background {
+            return self.start_job(&context, &input).await;
+        }
         let started = Instant::now();
-        let limit = Duration::from_secs(input.seconds.clamp(1, SECONDS_MAX));
-        let mut running = self.command(&input)?.start().await?;
+        let limit = Duration::from_secs(input.seconds.unwrap_or(SECONDS).clamp(1, SECONDS_MAX));
+        let mut running = self.command(context.chat, &input)?.start().await?;
+        failpoint!("shell-started");
         let mut output = Output::default();
         let cut = tokio::select! {
             biased;
             () = context.cancel.cancelled() => Some("interrupted"),
             () = tokio::time::sleep_until(started + limit) => Some("time is up"),
-            read = pump(&mut running, &mut output, &context) => { read?; None }
+            read = pump(&mut running, &mut output, &context, started) => { read?; None }
         };
         if cut.is_some() {
             running.stop().await?;
-            pump(&mut running, &mut output, &context).await?;
+            pump(&mut running, &mut output, &context, started).await?;
         }
         let ended = running.wait().await?;
-        let confined = match (self.workspace.level, self.workspace.network) {
+        failpoint!("shell-ended");
+        let confined = match (self.workspace.level, self.network(input.read_only)) {
             (Level::Off | Level::Files, _) => "not confined",
             (Level::Full | Level::Partial, Network::Off) => "confined: no network",
             (Level::Full | Level::Partial, Network::On) => "confined",
         };
-        Ok(output.report(cut, ended, started.elapsed(), confined))
+        Ok(output.report(cut, &ended, started.elapsed(), confined).into())
+    }
+}
+
+/// What the model is told of a job that was just started.
+fn started(number: u32, seconds: u64, life: JobLife) -> String {
+    let life = match life {
+        JobLife::WithProgram => "It ends with the program that runs this chat",
+        JobLife::Kept => "It goes on if the program that runs this chat is restarted",
+    };
+    format!("Job {number} was started and runs for at most {seconds} s. {life}. The tool `job` looks at it.\n")
+}
+
+/// What the model is told of a job that a call had started before a crash.
+fn found_again(files: &JobFiles) -> Result<ToolReturn, ToolError> {
+    let job = files.job();
+    let told = format!("{}\nThe tool `job` looks at it.\n", job_tool::told(&job));
+    match &job.state {
+        JobState::Running => Ok(told.into()),
+        JobState::Ended(end) if end.cause != JobEndCause::ProgramGone => Ok(told.into()),
+        JobState::Ended(_) | JobState::Lost => Err(ToolError::unknown(told)),
     }
 }
 
 /// Collects what the command prints until nothing of it is left, and shows people the newest.
-async fn pump(running: &mut RunningCommand, output: &mut Output, context: &ToolContext) -> io::Result<()> {
+async fn pump(
+    running: &mut RunningCommand,
+    output: &mut Output,
+    context: &ToolContext,
+    started: Instant,
+) -> io::Result<()> {
     let mut buffer = vec![0; 32 * 1024];
     loop {
-        match running.stdout.read(&mut buffer).await? {
-            0 => return Ok(()),
-            read => output.push(&buffer[..read]),
+        match timeout(SHOWN_EVERY, running.stdout.read(&mut buffer)).await {
+            Ok(Ok(0)) => return Ok(()),
+            Ok(read) => output.push(&buffer[..read?]),
+            Err(_) => {} // It printed nothing, but its time has gone on.
         }
-        context.show(output.newest());
+        context.show(output.progress(started.elapsed()));
     }
 }
 
@@ -179,22 +318,25 @@ impl Output {
         self.dropped += excess;
     }
 
-    fn newest(&self) -> String {
+    /// How long and how much, and the newest lines.
+    fn progress(&self, took: Duration) -> String {
         let newest = self.tail.iter().rev().chain(self.head.iter().rev()).take(SHOWN_BYTES_MAX).copied();
         let mut bytes: Vec<u8> = newest.collect();
         bytes.reverse();
-        String::from_utf8_lossy(&bytes).into_owned()
+        let total = self.head.len() + self.tail.len() + self.dropped;
+        format!("[{} s · {}]\n{}", took.as_secs(), size(total), String::from_utf8_lossy(&bytes))
     }
 
-    fn report(self, cut: Option<&str>, ended: Ended, took: Duration, confined: &str) -> ToolOutput {
+    fn report(self, cut: Option<&str>, ended: &Ended, took: Duration, confined: &str) -> ToolOutput {
         let mut bytes = self.head;
         if self.dropped > 0 {
-            bytes.extend(format!("\n[{} bytes are missing here]\n", self.dropped).into_bytes());
+            bytes.extend(format!("\n[{} are missing here, and were not kept]\n", size(self.dropped)).into_bytes());
         }
         bytes.extend(self.tail);
         if !bytes.is_empty() && !bytes.ends_with(b"\n") {
             bytes.push(b'\n');
         }
+        bytes.extend(changed_files(ended.changes.as_ref()).into_bytes());
         let end = match (ended.code, ended.signal) {
             (Some(code), _) => format!("exit {code}"),
             (None, Some(signal)) => format!("ended by signal {signal}"),
@@ -202,11 +344,37 @@ impl Output {
         };
         let mut notes = vec![end, format!("{:.1} s", took.as_secs_f64())];
         notes.extend(cut.map(str::to_owned));
+        if self.dropped > 0 {
+            notes.push(format!("cut {}", size(self.dropped)));
+        }
         if ended.killed > 0 {
             notes.push(format!("{} processes left running were killed", ended.killed));
         }
         notes.push(confined.to_owned());
         bytes.extend(format!("[{}]\n", notes.join(" · ")).into_bytes());
         ToolOutput { bytes, ..ToolOutput::default() }
+    }
+}
+
+/// The files that the command changed, as lines.
+fn changed_files(changes: Option<&TreeChanges>) -> String {
+    match changes {
+        None | Some(TreeChanges::Some { count: 0, .. }) => String::new(),
+        Some(TreeChanges::TooMany) => "[changed files are not listed: there are more than 20000 files]\n".into(),
+        Some(TreeChanges::Some { lines, count }) => {
+            let shown = &lines[..lines.len().min(CHANGES_MAX)];
+            let rest = count - shown.len();
+            let more = if rest > 0 { format!("[and {rest} more]\n") } else { String::new() };
+            format!("[files that changed: {count}]\n{}\n{more}", shown.join("\n"))
+        }
+    }
+}
+
+/// A number of bytes for people.
+pub fn size(bytes: usize) -> String {
+    match bytes {
+        0..1_000 => format!("{bytes} bytes"),
+        1_000..1_000_000 => format!("{:.1} kB", bytes as f64 / 1e3),
+        1_000_000.. => format!("{:.1} MB", bytes as f64 / 1e6),
     }
 }

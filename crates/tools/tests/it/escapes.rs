@@ -6,7 +6,8 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use everturn_tools::{Access, AccessPolicy, Level};
+use everturn_tools::{Access, AccessPolicy, Level, Network, ToolCommand};
+use tokio::io::AsyncReadExt as _;
 
 use crate::{HELPER, Scratch, confined, levels};
 
@@ -22,6 +23,7 @@ const STOPPED: &[(&str, &str)] = &[
     ("TC03 create through a link to a directory", "ln -s $OUTSIDE dir; echo x > dir/x && echo escaped"),
     ("TC05 link a file from outside", "ln $OUTSIDE/secret hard && echo escaped"),
     ("TC06 replace the workspace", "cd ..; mv workspace away && ln -s outside workspace && echo escaped"),
+    ("TC05 link a file into place", "ln -s /etc/hostname l; ln -L $OUTSIDE/secret hard2 && echo escaped"),
     ("TC11 read outside", "cat $OUTSIDE/secret && echo escaped"),
     ("TC11 list outside", "ls $OUTSIDE/ && echo escaped"),
     ("TC12 read the home directory", "ls ~root/ && echo escaped"),
@@ -41,14 +43,35 @@ const STOPPED: &[(&str, &str)] = &[
         "TC17 an abstract Unix socket",
         "perl -MSocket -e 'socket(S, 1, 1, 0); connect(S, pack_sockaddr_un(\"\\0\" . $ENV{ABSTRACT})) && print \"escaped\"'",
     ),
+    (
+        "TC15 the address of cloud metadata",
+        "perl -MSocket -e 'socket(S, 2, 1, 0) && connect(S, pack_sockaddr_in(80, inet_aton(\"169.254.169.254\"))) \
+         && print \"escaped\"; $! == 1 || print \"escaped: $!\"'",
+    ),
+    (
+        "TC16 a socket of a service",
+        "perl -MSocket -e 'socket(S, 1, 1, 0); connect(S, pack_sockaddr_un($ENV{SERVICE})) && print \"escaped\"'",
+    ),
+    ("TC16 the directory of services", "ls -A /run | grep -v everturn && echo escaped"),
+    ("TC18 shared memory in files", "echo x > /dev/shm/everturn-x && [ -e /dev/shm/everturn-x ] && echo escaped"),
     ("TC21 kill the daemon", "kill -0 $DAEMON && echo escaped"),
     ("TC21 kill the supervisor", "kill -0 $PPID 2> /dev/null && [ $PPID -gt 2 ] && echo escaped"),
-    ("TC22 trace another process", "perl -e 'syscall(101, 16, $ENV{DAEMON}, 0, 0) == 0 && print \"escaped\"'"),
+    ("TC22 trace another process", "perl -e 'syscall(101, 16, $ENV{DAEMON} + 0, 0, 0) == 0 && print \"escaped\"'"),
+    (
+        "TC22 read the memory of another process",
+        "perl -e '$b = \"x\" x 16; $v = pack(\"PQ\", $b, 16); \
+         syscall(310, $ENV{DAEMON} + 0, $v, 1, $v, 1, 0) >= 0 && print \"escaped\"; $! == 1 || print \"escaped: $!\"'",
+    ),
+    ("TC23 descriptors of another process", "readlink /proc/$DAEMON/fd/* && echo escaped"),
     (
         "TC23 another root",
         "cat /proc/1/root$OUTSIDE/secret /proc/self/root$OUTSIDE/secret | grep secret && echo escaped",
     ),
     ("TC24 open descriptors", "[ $(ls /proc/self/fd | wc -l) -gt 4 ] && echo escaped"),
+    ("TC25 type into a terminal", "perl -e '$x = \"x\"; ioctl(STDIN, 0x5412, $x); $! == 1 || print \"escaped: $!\"'"),
+    ("TC26 new privileges", "grep -q 'NoNewPrivs:.1' /proc/self/status || echo escaped"),
+    ("TC26 old privileges", "grep -q 'CapPrm:.0000000000000000' /proc/self/status || echo escaped"),
+    ("TC26 a device file", "mknod disk b 7 0 && echo escaped"),
     ("TC27 a user namespace", "unshare -Ur true && echo escaped"),
     ("TC27 a mount", "mount -t tmpfs none . && echo escaped"),
     ("TC27 kernel settings", "echo 1 > /proc/sys/kernel/sysrq && echo escaped"),
@@ -58,14 +81,29 @@ const STOPPED: &[(&str, &str)] = &[
         "TC29 run through the loader",
         "cp /bin/cat mine; /lib64/ld-linux-x86-64.so.2 ./mine $OUTSIDE/secret && echo escaped",
     ),
+    (
+        "TC29 run from memory",
+        "perl -e '$n = \"x\"; $f = syscall(319, $n, 0); open(I, \"/bin/cat\"); open(O, \">&=$f\"); local $/; print O <I>; \
+         open(R, \"/proc/self/fd/$f\"); close O; $r = fileno R; exec(\"/proc/self/fd/$r\", \"$ENV{OUTSIDE}/secret\")' \
+         | grep secret && echo escaped",
+    ),
+    ("TC29 a script without the right to run", "echo \"cat $OUTSIDE/secret\" > s; sh ./s && echo escaped"),
     ("TC31 a file of terabytes", "truncate -s 1T big && echo escaped"),
+    ("TC32 outlive the daemon when memory runs out", "[ $(cat /proc/self/oom_score_adj) = 1000 ] || echo escaped"),
+    ("TC35 the kernel's messages", "timeout 2 head -c 1 /proc/kmsg && echo escaped"),
     ("TC35 the kernel's log", "timeout 2 head -c 1 /dev/kmsg && echo escaped"),
     ("TC37 a job of cron", "echo x > /var/spool/cron/x && echo escaped"),
+    (
+        "TC37 a service of systemd",
+        "systemd-run --wait true && echo escaped; systemd-run --user --wait true && echo escaped",
+    ),
+    ("TC37 a program that starts with the desktop", "mkdir -p ~root/.config/autostart && echo escaped"),
     ("TC39 another shell with an empty environment", "env -i /bin/sh -c \"cat $OUTSIDE/secret\" && echo escaped"),
 ];
 
-/// Attempts that only mounts can stop: inside a writable workspace Landlock knows no exceptions.
-const STOPPED_BY_MOUNTS: &[(&str, &str)] = &[
+/// Attempts that only namespaces can stop: inside a writable workspace Landlock knows no exceptions, and shared memory and
+/// the attributes of files not at all. Without namespaces each command waits for approval.
+const STOPPED_BY_NAMESPACES: &[(&str, &str)] = &[
     ("TC07 a hook", "echo x > .git/hooks/pre-commit && echo escaped"),
     ("TC07 a setting that runs programs", "echo x >> .git/config && echo escaped"),
     ("TC07 hooks in the place of the old ones", "mv .git away && mkdir -p .git/hooks && echo escaped"),
@@ -76,6 +114,16 @@ const STOPPED_BY_MOUNTS: &[(&str, &str)] = &[
     ("TC10 servers of other agents", "echo x > .mcp.json && echo escaped"),
     ("TC10 tasks of an editor", "mkdir -p .vscode && echo x > .vscode/tasks.json && echo escaped"),
     ("TC19 the mode of a file outside", "chmod 600 $OUTSIDE/secret && echo escaped"),
+    ("TC08 settings of a submodule", "echo x >> .git/modules/sub/config && echo escaped"),
+    ("TC08 a hook of a submodule", "echo x > .git/modules/sub/hooks/post-checkout && echo escaped"),
+    ("TC13 command lines of other processes", "cat /proc/$DAEMON/cmdline && echo escaped"),
+    ("TC23 numbers of another process's descriptors", "ls /proc/$DAEMON/fd/ && echo escaped"),
+    ("TC18 shared memory of other programs", "ipcs -m -i $MEMORY | grep -q bytes && echo escaped"),
+    ("TC19 the times of a file outside", "touch -d yesterday $OUTSIDE/secret && echo escaped"),
+    (
+        "TC19 an attribute of a file outside",
+        "perl -e '$p = \"$ENV{OUTSIDE}/secret\"; $n = \"user.x\"; $v = \"y\"; syscall(188, $p, $n, $v, 1, 0) == 0 && print \"escaped\"'",
+    ),
     ("TC21 see other processes", "[ -e /proc/$DAEMON ] && echo escaped"),
 ];
 
@@ -93,9 +141,9 @@ const ALLOWED: &[&str] = &[
 
 fn prepared() -> Scratch {
     let scratch = Scratch::new();
-    for repository in ["", "nested/"] {
-        std::fs::create_dir_all(scratch.workspace().join(repository).join(".git/hooks")).unwrap();
-        std::fs::write(scratch.workspace().join(repository).join(".git/config"), "[core]\n").unwrap();
+    for repository in [".git", "nested/.git", ".git/modules/sub"] {
+        std::fs::create_dir_all(scratch.workspace().join(repository).join("hooks")).unwrap();
+        std::fs::write(scratch.workspace().join(repository).join("config"), "[core]\n").unwrap();
     }
     scratch
 }
@@ -110,10 +158,17 @@ async fn attempt(scratch: &Scratch, policy: AccessPolicy, level: Level, attempt:
     let unix = UnixListener::bind(&path).unwrap();
     let name = format!("everturn-{}", std::process::id());
     let hidden = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
+    let memory = SharedMemory::make();
+    // Beside what is outside, which has to stay as it is.
+    let service = scratch.root.path().join("service");
+    let _ = std::fs::remove_file(&service);
+    let _service = UnixListener::bind(&service).unwrap();
     let variables = format!(
-        "PORT={} SOCKET={} ABSTRACT={name} DAEMON={} TMPDIR={}",
+        "PORT={} SOCKET={} ABSTRACT={name} SERVICE={} MEMORY={} DAEMON={} TMPDIR={}",
         tcp.local_addr().unwrap().port(),
         path.display(),
+        service.display(),
+        memory.id,
         std::process::id(),
         policy.temporary.clone().unwrap_or_default().display(),
     );
@@ -124,6 +179,25 @@ async fn attempt(scratch: &Scratch, policy: AccessPolicy, level: Level, attempt:
     output
 }
 
+/// A segment of shared memory that belongs to this process.
+struct SharedMemory {
+    id: String,
+}
+
+impl SharedMemory {
+    fn make() -> Self {
+        let made = std::process::Command::new("ipcmk").args(["--shmem", "64"]).output().unwrap();
+        let text = String::from_utf8(made.stdout).unwrap();
+        Self { id: text.trim().rsplit(' ').next().unwrap().to_owned() }
+    }
+}
+
+impl Drop for SharedMemory {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("ipcrm").args(["--shmem-id", &self.id]).status();
+    }
+}
+
 fn is_untouched(scratch: &Scratch) -> bool {
     let outside: Vec<_> =
         std::fs::read_dir(scratch.outside()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
@@ -131,6 +205,7 @@ fn is_untouched(scratch: &Scratch) -> bool {
     outside == ["secret"] && text == "the secret" && !Path::new("/etc/everturn-x").exists()
 }
 
+/// TC01–TC03, TC05, TC06, TC11–TC17, TC21–TC29, TC31, TC32, TC35, TC37, TC39: what every level stops.
 #[tokio::test]
 async fn escapes_are_stopped_at_each_level() {
     let mut escapes = Vec::new();
@@ -146,25 +221,100 @@ async fn escapes_are_stopped_at_each_level() {
     assert!(escapes.is_empty(), "{}", escapes.join("\n"));
 }
 
+/// TC07–TC10, TC13, TC18, TC19, TC21, TC23: what namespaces stop. At a lower level the attempts are made, too, and what works is
+/// told.
 #[tokio::test]
-async fn mounts_protect_what_other_programs_run() {
-    if !levels().await.contains(&Level::Full) {
-        return;
-    }
+async fn namespaces_protect_what_other_programs_run() {
     let mut escapes = Vec::new();
-    for (name, text) in STOPPED_BY_MOUNTS {
-        let scratch = prepared();
-        let mode = || scratch.outside().join("secret").metadata().unwrap().permissions().mode();
-        let before = mode();
-        let output = attempt(&scratch, scratch.writing(), Level::Full, text).await;
-        if output.contains("escaped") || mode() != before {
-            escapes.push(format!("{name}: {output}"));
-        }
-        for placeholder in [".claude", ".mcp.json", ".vscode", ".envrc", ".git/info/attributes"] {
-            assert!(!scratch.workspace().join(placeholder).exists(), "{name}: {placeholder} is left");
+    for level in levels().await {
+        for (name, text) in STOPPED_BY_NAMESPACES {
+            let scratch = prepared();
+            let known = || {
+                let found = scratch.outside().join("secret").metadata().unwrap();
+                (found.permissions().mode(), found.modified().unwrap())
+            };
+            let before = known();
+            let output = attempt(&scratch, scratch.writing(), level, text).await;
+            let has_escaped = output.contains("escaped") || known() != before;
+            match level {
+                Level::Full if has_escaped => escapes.push(format!("{name}: {output}")),
+                Level::Full => {}
+                Level::Partial | Level::Files | Level::Off if has_escaped => {
+                    eprintln!("not covered at {level}: {name}")
+                }
+                Level::Partial | Level::Files | Level::Off => {}
+            }
+            for placeholder in [".claude", ".mcp.json", ".vscode", ".envrc", ".git/info/attributes"] {
+                let is_left = level == Level::Full && scratch.workspace().join(placeholder).exists();
+                assert!(!is_left, "{name}: {placeholder} is left");
+            }
         }
     }
     assert!(escapes.is_empty(), "{}", escapes.join("\n"));
+}
+
+/// TC05: a hard link to a file outside, made before, can be written by a command at every level. That it is so is said in
+/// docs/tools.md; this test fails when it is no longer.
+#[tokio::test]
+async fn a_hard_link_made_before_is_not_covered() {
+    for level in levels().await {
+        let scratch = prepared();
+        std::fs::hard_link(scratch.outside().join("secret"), scratch.workspace().join("hard")).unwrap();
+        let output = attempt(&scratch, scratch.writing(), level, "echo x >> hard && echo escaped").await;
+        assert!(output.contains("escaped") && !is_untouched(&scratch), "{level}: {output}");
+    }
+}
+
+/// TC40: where namespaces cannot be had, the probe says so and names a lower level.
+#[tokio::test]
+async fn a_machine_without_namespaces_is_named_as_such() {
+    if !levels().await.contains(&Level::Partial) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let program = std::env::current_exe().unwrap();
+    let mut policy = AccessPolicy { network: Network::On, ..scratch.writing() };
+    policy.also_read = [program.as_path(), Path::new(HELPER)].map(|path| path.parent().unwrap().to_owned()).to_vec();
+    // A program that is called like it and comes first on the path is not asked.
+    std::fs::write(scratch.workspace().join("bwrap"), "#!/bin/sh\nexit 0\n").unwrap();
+    let argv = [&program.display().to_string(), "--ignored", "--exact", "--nocapture", "escapes::part_probe"];
+    let command = ToolCommand::new(argv, scratch.workspace()).with_helper(HELPER);
+    let command = command.variable("TMPDIR", policy.temporary.clone().unwrap().display().to_string());
+    let command = command.variable("PATH", format!("{}:/usr/bin:/bin", scratch.workspace().display()));
+    let (_, output) = crate::run(command.confine(policy, Level::Partial).unwrap()).await;
+    assert!(output.contains("level partial") && output.contains("because full: "), "{output}");
+}
+
+/// Plays the machine of `a_machine_without_namespaces_is_named_as_such`: inside a confinement there are none.
+#[tokio::test]
+#[ignore = "a part that is played in another process"]
+async fn part_probe() {
+    let probe = everturn_tools::Probe::run(Path::new(HELPER)).await;
+    println!("level {} because {}", probe.level, probe.reasons.join("; "));
+}
+
+/// TC10: what is mounted over a name that was free stays there when another command in the workspace ends.
+#[tokio::test]
+async fn protection_lasts_while_other_commands_end() {
+    if !levels().await.contains(&Level::Full) {
+        return;
+    }
+    let scratch = prepared();
+    let text = "echo ready; while [ ! -e go ]; do sleep 0.01; done; echo x > .mcp.json && echo escaped; \
+                mkdir -p .claude && echo x > .claude/settings.json && echo escaped; echo done";
+    let command = crate::script(&scratch, text).confine(scratch.writing(), Level::Full).unwrap();
+    let mut first = command.start().await.unwrap();
+    let mut ready = [0; 6];
+    first.stdout.read_exact(&mut ready).await.unwrap();
+    assert!(attempt(&scratch, scratch.writing(), Level::Full, "true").await.contains("done"));
+    std::fs::write(scratch.workspace().join("go"), "").unwrap();
+    let mut output = String::new();
+    first.stdout.read_to_string(&mut output).await.unwrap();
+    first.wait().await.unwrap();
+    assert!(output.ends_with("done\n") && !output.contains("escaped"), "{output}");
+    for placeholder in [".claude", ".mcp.json"] {
+        assert!(!scratch.workspace().join(placeholder).exists(), "{placeholder} is left");
+    }
 }
 
 #[tokio::test]
@@ -217,6 +367,7 @@ async fn a_command_that_cannot_be_confined_is_not_started() {
     assert!(command.confine(scratch.writing(), Level::Files).is_err());
 }
 
+/// TC40: the level is what the machine has, found by trying.
 #[tokio::test]
 async fn the_probe_finds_what_the_machine_has() {
     let alone =

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use everturn_tools::ToolCommand;
+use everturn_tools::{Level, ToolCommand};
+use futures_util::poll;
 use tokio::io::AsyncReadExt as _;
 
-use crate::{Scratch, run, script, shell};
+use crate::{Scratch, levels, run, script, shell};
 
 /// Starts children that go away from their parent, and tells their numbers.
 const FAMILY: &str = "
@@ -24,6 +25,25 @@ fn survivors(scratch: &Scratch) -> Vec<String> {
         stat.contains("(sleep)") && !stat.contains(") Z ")
     };
     pids.lines().filter(is_alive).map(str::to_owned).collect()
+}
+
+/// How many processes have this in their command line.
+pub fn with_mark(mark: &str) -> usize {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let lines = processes.filter_map(|entry| std::fs::read_to_string(entry.path().join("cmdline")).ok());
+    lines.filter(|line| line.contains(mark)).count()
+}
+
+/// How many children of this process still run.
+fn children() -> usize {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let stats = processes.filter_map(|entry| std::fs::read_to_string(entry.path().join("stat")).ok());
+    let parent = format!(" {} ", std::process::id());
+    let is_ours = |stat: &String| {
+        let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+        !after_name.starts_with(" Z") && after_name.get(2..).is_some_and(|rest| rest.starts_with(&parent))
+    };
+    stats.filter(is_ours).count()
 }
 
 #[tokio::test]
@@ -55,6 +75,7 @@ async fn a_program_that_is_missing_is_an_error_with_its_name() {
     assert!(error.contains("/no/such/program cannot be run"), "{error}");
 }
 
+/// TC33: processes that leave their session, close everything and ignore SIGTERM are gone when the command ends.
 #[tokio::test]
 async fn nothing_is_left_when_the_command_ends() {
     let scratch = Scratch::new();
@@ -62,6 +83,24 @@ async fn nothing_is_left_when_the_command_ends() {
     assert_eq!(ended.code, Some(0));
     assert_eq!(survivors(&scratch), Vec::<String>::new());
     assert!(ended.killed >= 4, "{ended:?}");
+}
+
+/// TC31, TC34: a command that starts processes as fast as it can while it is stopped leaves none of them.
+#[tokio::test]
+async fn nothing_is_left_of_a_command_that_starts_more_while_it_is_stopped() {
+    for round in 0..5 {
+        let scratch = Scratch::new();
+        let mark = format!("1000.{}{round}", std::process::id());
+        let text = format!(
+            "trap '' TERM; echo ready; for i in $(seq 300); do setsid sleep {mark} > /dev/null 2>&1 & done; wait"
+        );
+        let mut running = script(&scratch, &text).with_grace(Duration::from_millis(100)).start().await.unwrap();
+        let mut ready = [0; 6];
+        running.stdout.read_exact(&mut ready).await.unwrap();
+        running.stop().await.unwrap();
+        running.wait().await.unwrap();
+        assert_eq!(with_mark(&mark), 0, "round {round}");
+    }
 }
 
 #[tokio::test]
@@ -114,8 +153,24 @@ async fn nothing_is_left_when_the_daemon_is_killed() {
     }
 }
 
+/// A daemon may be killed before it is told that its command runs. Nothing is left of that either, at any level.
+#[tokio::test]
+async fn nothing_is_left_of_a_command_that_nobody_waits_for() {
+    for level in [Level::Off].into_iter().chain(levels().await) {
+        let scratch = Scratch::new();
+        let mark = format!("1000.{}{}", std::process::id(), level as u8);
+        let command = script(&scratch, &format!("sleep {mark}")).confine(scratch.writing(), level).unwrap();
+        let mut start = Box::pin(command.start());
+        assert!(poll!(&mut start).is_pending(), "the supervisor is started");
+        drop(start);
+        until(|| children() + with_mark(&mark) == 0).await;
+        assert_eq!((children(), with_mark(&mark)), (0, 0), "{level}");
+        assert_eq!(std::fs::read_dir(scratch.workspace()).unwrap().count(), 0, "{level}");
+    }
+}
+
 /// Waits until it holds, at most two seconds: how long a killed daemon's tools may live.
-async fn until(holds: impl Fn() -> bool) {
+pub async fn until(holds: impl Fn() -> bool) {
     for _ in 0..200 {
         if holds() {
             return;

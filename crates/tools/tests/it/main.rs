@@ -2,8 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod changes;
 mod escapes;
+mod exhaustion;
+mod instructions;
+mod jobs;
 mod leftovers;
+mod recall;
 mod workspace;
 
 use std::path::{Path, PathBuf};
@@ -36,6 +41,10 @@ impl Scratch {
         self.root.path().join("outside")
     }
 
+    fn state(&self) -> PathBuf {
+        self.root.path().join("state")
+    }
+
     fn writing(&self) -> AccessPolicy {
         AccessPolicy { temporary: Some(self.root.path().join("temporary")), ..AccessPolicy::writing(self.workspace()) }
     }
@@ -50,11 +59,20 @@ fn shell(script: &str, directory: &Path) -> ToolCommand {
     ToolCommand::new(["/bin/bash", "-c", script], directory).variable("PATH", "/usr/bin:/bin").with_helper(HELPER)
 }
 
+/// The variable with the level that this machine must have. Without it, a level that cannot be had is told and left out.
+const REQUIRED: &str = "EVERTURN_REQUIRED_LEVEL";
+
 /// The levels at which commands can be confined here. A machine without bubblewrap, user namespaces or Landlock has fewer.
 async fn levels() -> Vec<Level> {
     let probe = everturn_tools::Probe::run(Path::new(HELPER)).await;
     for reason in &probe.reasons {
         eprintln!("not tested here: {reason}");
+    }
+    if let Ok(required) = std::env::var(REQUIRED) {
+        let required =
+            [Level::Files, Level::Partial, Level::Full].into_iter().find(|level| level.to_string() == required);
+        let required = required.unwrap_or_else(|| panic!("{REQUIRED} is files, partial or full"));
+        assert!(probe.level >= required, "{required} is required here: {:?}", probe.reasons);
     }
     [Level::Full, Level::Partial].into_iter().filter(|level| *level <= probe.level).collect()
 }

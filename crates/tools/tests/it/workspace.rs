@@ -1,48 +1,69 @@
 //! The workspace tools as a model calls them: real confined processes on a real directory.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use everturn::core::chat::Effect;
 use everturn::core::ids::{CallUid, ChatId, StepId};
 use everturn::{SharedTool, ToolContext, ToolError};
 use everturn_tools::{Level, Workspace};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::{Value, json};
 
 use crate::{HELPER, Scratch, levels};
 
 /// Every level that starts commands, confined or not.
-async fn all_levels() -> Vec<Level> {
+pub async fn all_levels() -> Vec<Level> {
     levels().await.into_iter().chain([Level::Off]).collect()
 }
 
-struct Tools {
-    scratch: Scratch,
-    tools: Vec<SharedTool>,
-    context: ToolContext,
+pub struct Tools {
+    pub scratch: Scratch,
+    pub workspace: Workspace,
+    pub context: ToolContext,
+    calls: AtomicU64,
 }
 
 impl Tools {
-    fn new(level: Level) -> Self {
+    pub fn new(level: Level) -> Self {
         let scratch = Scratch::new();
-        let workspace = Workspace::new(scratch.workspace(), scratch.root.path().join("temporary"), level).unwrap();
-        let context = ToolContext::new(ChatId::from_u128(7), CallUid { step: StepId(1), ordinal: 0 });
-        Self { tools: workspace.with_helper(HELPER).tools(), scratch, context }
+        let workspace = Workspace::new(scratch.workspace(), scratch.state(), level).unwrap().with_helper(HELPER);
+        let context = ToolContext::new(ChatId::from_u128(7), CallUid { step: StepId(0), ordinal: 0 });
+        Self { workspace, scratch, context, calls: AtomicU64::new(1) }
     }
 
-    fn file(&self, name: &str, content: impl AsRef<[u8]>) {
+    pub fn file(&self, name: &str, content: impl AsRef<[u8]>) {
         std::fs::write(self.scratch.workspace().join(name), content).unwrap();
     }
 
-    fn content(&self, name: &str) -> String {
+    pub fn content(&self, name: &str) -> String {
         std::fs::read_to_string(self.scratch.workspace().join(name)).unwrap()
     }
 
-    async fn call(&self, name: &str, input: Value) -> Result<String, ToolError> {
-        let tool = self.tools.iter().find(|tool| tool.spec().name == name).unwrap();
-        let output = tool.run(self.context.clone(), input).await?;
+    pub async fn call(&self, name: &str, input: Value) -> Result<String, ToolError> {
+        let step = StepId(self.calls.fetch_add(1, Ordering::Relaxed));
+        self.call_as(self.context.chat, CallUid { step, ordinal: 0 }, name, input).await
+    }
+
+    /// The newest call of `call`.
+    pub fn newest(&self) -> CallUid {
+        CallUid { step: StepId(self.calls.load(Ordering::Relaxed) - 1), ordinal: 0 }
+    }
+
+    pub async fn call_as(&self, chat: ChatId, call: CallUid, name: &str, input: Value) -> Result<String, ToolError> {
+        let mut context = self.context.clone();
+        context.chat = chat;
+        context.call = call;
+        let output = self.tool(name).run(context, input).await?.output().unwrap();
         Ok(String::from_utf8(output.bytes).unwrap())
     }
 
-    async fn refused(&self, name: &str, input: Value) -> String {
+    pub fn tool(&self, name: &str) -> SharedTool {
+        self.workspace.tools().into_iter().find(|tool| tool.spec().name == name).unwrap()
+    }
+
+    pub async fn refused(&self, name: &str, input: Value) -> String {
         self.call(name, input).await.unwrap_err().message
     }
 }
@@ -57,6 +78,7 @@ async fn a_file_is_read_with_numbers() {
     }
 }
 
+/// TW01, TC35: whatever a path leads to, the answer is bounded and comes at once.
 #[tokio::test]
 async fn odd_files_are_answered_and_never_hang() {
     let tools = Tools::new(all_levels().await[0]);
@@ -64,6 +86,9 @@ async fn odd_files_are_answered_and_never_hang() {
     tools.file("empty", "");
     tools.file("binary", [0xff, 0xfe, 0x00]);
     tools.file("long", "x".repeat(1 << 20));
+    tools.file("one", "1");
+    std::fs::File::create(at("huge")).unwrap().set_len(1 << 30).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", at("device")).unwrap();
     tools.file("image", b"\x89PNG\r\n\x1a\n rest");
     assert!(std::process::Command::new("mkfifo").arg(at("pipe")).status().unwrap().success());
     let _socket = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
@@ -71,6 +96,10 @@ async fn odd_files_are_answered_and_never_hang() {
     assert!(tools.call("read", json!({"path": "empty"})).await.unwrap().contains("no lines of 0"));
     assert!(tools.refused("read", json!({"path": "binary"})).await.contains("not UTF-8"));
     assert!(tools.call("read", json!({"path": "long"})).await.unwrap().contains("[line cut]"));
+    assert!(tools.call("read", json!({"path": "one"})).await.unwrap().ends_with("     1\t1\n"));
+    assert!(tools.refused("read", json!({"path": "huge"})).await.contains("use shell"));
+    assert!(tools.call("read", json!({"path": "."})).await.unwrap().contains("huge"));
+    tools.refused("read", json!({"path": "device"})).await;
     assert!(tools.call("read", json!({"path": "image"})).await.unwrap().contains("image/png"));
     assert!(tools.refused("read", json!({"path": "pipe"})).await.contains("not a regular file"));
     tools.refused("read", json!({"path": "socket"})).await;
@@ -82,6 +111,7 @@ async fn odd_files_are_answered_and_never_hang() {
     assert!(tools.refused("read", json!({"path": "empty.txt"})).await.contains("similar: empty"));
 }
 
+/// TW03: a file is overwritten only as it was read.
 #[tokio::test]
 async fn a_file_that_was_not_read_or_has_changed_is_not_overwritten() {
     let tools = Tools::new(all_levels().await[0]);
@@ -100,6 +130,7 @@ async fn a_file_that_was_not_read_or_has_changed_is_not_overwritten() {
     assert_eq!(tools.content("deep/er/b"), "b");
 }
 
+/// TW02: an edit that does not fit exactly once changes nothing, and says why.
 #[tokio::test]
 async fn edits_are_exact_unique_and_all_or_nothing() {
     use std::os::unix::fs::PermissionsExt as _;
@@ -123,6 +154,14 @@ async fn edits_are_exact_unique_and_all_or_nothing() {
     assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o755, "its mode stays");
     tools.call("edit", edit(json!([{"old": "fn", "new": "pub fn", "all": true}]))).await.unwrap();
     assert_eq!(tools.content("a.rs").matches("pub fn").count(), 2);
+    let same = tools.refused("edit", edit(json!([{"old": "pub", "new": "pub"}]))).await;
+    assert!(same.contains("are the same"), "{same}");
+    let overlapping = json!([{"old": "pub fn d() {}", "new": "mod x;"}, {"old": "fn d() {}", "new": ""}]);
+    assert!(tools.refused("edit", edit(overlapping)).await.contains("edit 2 of 2"));
+    tools.file("bom", "\u{feff}one\ntwo");
+    tools.call("read", json!({"path": "bom"})).await.unwrap();
+    tools.call("edit", json!({"path": "bom", "edits": [{"old": "two", "new": "three"}]})).await.unwrap();
+    assert_eq!(tools.content("bom"), "\u{feff}one\nthree");
 }
 
 #[tokio::test]
@@ -158,6 +197,7 @@ async fn listing_and_searching_leave_out_what_git_ignores() {
     }
 }
 
+/// TW06: a pattern that would take other engines for ever is linear here, and matches are bounded.
 #[tokio::test]
 async fn a_million_matches_are_counted_and_two_hundred_shown() {
     let tools = Tools::new(all_levels().await[0]);
@@ -178,29 +218,89 @@ async fn a_command_says_how_it_ended() {
     }
 }
 
+/// TW08: a command that only looks can look at everything in the workspace, and change nothing.
 #[tokio::test]
 async fn a_command_that_only_looks_cannot_write() {
+    let changes = ["touch b", "rm a", "chmod 777 a", "curl -m 5 http://127.0.0.1:1", "git commit --allow-empty -m x"];
+    let looks = ["git log --oneline", "git status --short", "grep -r text .", "find . -name a", "wc a"];
     for level in levels().await {
         let tools = Tools::new(level);
         tools.file("a", "text");
-        let text =
-            tools.call("shell", json!({"command": "cat a; touch b || echo no", "read_only": true})).await.unwrap();
-        assert!(text.starts_with("text") && text.contains("no\n"), "{level}: {text}");
+        let repository = "git init -q . && git add a && git -c user.name=a -c user.email=a@b commit -qm first";
+        let mut shell = std::process::Command::new("sh");
+        let made = shell.args(["-c", repository]).current_dir(tools.scratch.workspace()).status();
+        assert!(made.unwrap().success());
+        for (command, works) in
+            changes.map(|command| (command, false)).into_iter().chain(looks.map(|look| (look, true)))
+        {
+            let text = tools.call("shell", json!({"command": command, "read_only": true})).await.unwrap();
+            assert_eq!(text.contains("[exit 0 · "), works, "{level}: {command}: {text}");
+            assert!(text.ends_with("confined: no network]\n"), "{level}: {text}");
+        }
+        assert_eq!(tools.content("a"), "text");
         assert!(!tools.scratch.workspace().join("b").exists());
     }
 }
 
+/// TW08: such a command is of the kind that is repeated after a crash, where the kernel sees to it.
+#[tokio::test]
+async fn the_effect_of_a_command_follows_from_its_confinement() {
+    let reading = json!({"command": "ls", "read_only": true});
+    for level in all_levels().await {
+        let tool = Tools::new(level).tool("shell");
+        let effect = if level == Level::Off { Effect::Once } else { Effect::Read };
+        assert_eq!(tool.policy_for(&reading).effect, effect, "{level}");
+        assert_eq!(tool.policy_for(&json!({"command": "ls"})).effect, Effect::Once, "{level}");
+    }
+}
+
+/// TW07: whatever a command does, it ends in time and its output is bounded.
 #[tokio::test]
 async fn hostile_commands_are_bounded_and_ended() {
     let tools = Tools::new(all_levels().await[0]);
-    for command in ["sleep 1000", "trap '' TERM; while :; do :; done", "setsid sleep 1000 & sleep 1000", "yes"] {
+    let endless = ["sleep 1e9", "trap '' TERM; while :; do :; done", "setsid nohup sleep 1000 & sleep 1000", "yes"];
+    for command in endless {
         let text = tools.call("shell", json!({"command": command, "seconds": 1})).await.unwrap();
-        assert!(text.contains("time is up") && text.len() < 11 << 20, "{command}: {} bytes", text.len());
+        assert!(text.contains("time is up") && text.len() <= 10 << 20, "{command}: {} bytes", text.len());
     }
     let text = tools.call("shell", json!({"command": "cat; tty; read x < /dev/tty; echo done"})).await.unwrap();
     assert!(text.contains("not a tty") && text.contains("done"), "{text}");
+    let left = "setsid sh -c 'trap \"\" TERM; sleep 1000' > /dev/null 2>&1 & echo $!; exit 0";
+    let text = tools.call("shell", json!({"command": left})).await.unwrap();
+    assert!(text.contains("left running were killed"), "{text}");
 }
 
+/// TW07: of a flood the beginning and the end are kept, and how much is missing is told twice: where it is missing, and in
+/// the last line.
+#[tokio::test]
+async fn a_flood_is_drained_and_its_ends_are_kept() {
+    let tools = Tools::new(all_levels().await[0]);
+    let flood = "echo first; head -c 30000000 /dev/zero | tr '\\0' x; echo; echo last";
+    let text = tools.call("shell", json!({"command": flood})).await.unwrap();
+    assert!(text.starts_with("first\nxxx") && text.len() <= 10 << 20, "{} bytes", text.len());
+    assert_eq!(text.matches("MB are missing here").count(), 1);
+    let end: Vec<&str> = text.lines().rev().take(2).collect();
+    assert!(end[1] == "last" && end[0].contains(" · cut 19.6 MB · "), "{end:?}");
+}
+
+/// TC38: a program of the workspace that people run can be written, and is listed.
+#[tokio::test]
+async fn files_that_a_command_changed_are_listed() {
+    for level in all_levels().await {
+        let tools = Tools::new(level);
+        tools.file("old", "x");
+        let text = tools.call("shell", json!({"command": "echo y > new; rm old; mkdir dir"})).await.unwrap();
+        assert!(text.starts_with("[files that changed: 2]\nnew      new\ngone     old\n[exit 0"), "{level}: {text}");
+        let program = "mkdir -p node_modules/.bin; echo x > node_modules/.bin/tsc; echo y >> Makefile";
+        let text = tools.call("shell", json!({"command": program})).await.unwrap();
+        assert!(text.contains("new      Makefile\nnew      node_modules/.bin/tsc\n"), "{level}: {text}");
+        let many = "for i in $(seq 50); do echo > dir/$i; done";
+        let text = tools.call("shell", json!({"command": many})).await.unwrap();
+        assert!(text.contains("[files that changed: 50]\n") && text.contains("\n[and 20 more]\n"), "{level}: {text}");
+    }
+}
+
+/// TW09: what an interrupted command has printed is kept and shown.
 #[tokio::test]
 async fn an_interrupted_command_keeps_what_it_printed() {
     let tools = Tools::new(all_levels().await[0]);
@@ -221,6 +321,116 @@ async fn an_interrupted_command_keeps_what_it_printed() {
 #[tokio::test]
 async fn a_machine_that_cannot_confine_has_file_tools_only() {
     let tools = Tools::new(Level::Files);
-    let names: Vec<String> = tools.tools.iter().map(|tool| tool.spec().name).collect();
-    assert_eq!(names, ["read", "list", "search", "write", "edit"]);
+    let names: Vec<String> = tools.workspace.tools().iter().map(|tool| tool.spec().name).collect();
+    assert_eq!(names, ["read", "list", "search", "write", "edit", "recall"]);
+}
+
+/// TC04: while a directory is swapped with a link to the outside, the file tools read and write nothing there.
+#[tokio::test]
+async fn a_directory_that_becomes_a_link_leads_nowhere() {
+    for level in levels().await {
+        let tools = Tools::new(level);
+        let at = |name: &str| tools.scratch.workspace().join(name);
+        std::fs::create_dir(at("dir")).unwrap();
+        std::os::unix::fs::symlink(tools.scratch.outside(), at("link")).unwrap();
+        let is_over = Arc::new(AtomicBool::new(false));
+        let swapping = std::thread::spawn({
+            let (dir, link, is_over) = (at("dir"), at("link"), Arc::clone(&is_over));
+            move || {
+                while !is_over.load(Ordering::Relaxed) {
+                    renameat_with(CWD, &dir, CWD, &link, RenameFlags::EXCHANGE).unwrap();
+                }
+            }
+        });
+        for _ in 0..10 {
+            let read = tools.call("read", json!({"path": "dir/secret"})).await;
+            let found = tools.call("search", json!({"path": "dir", "pattern": "secret"})).await;
+            for text in [read, found].into_iter().flatten() {
+                assert!(!text.contains("the secret"), "{level}: {text}");
+            }
+            let _ = tools.call("write", json!({"path": "dir/new", "content": "x"})).await;
+        }
+        is_over.store(true, Ordering::Relaxed);
+        swapping.join().unwrap();
+        let outside: Vec<_> = std::fs::read_dir(tools.scratch.outside()).unwrap().collect();
+        assert_eq!(outside.len(), 1, "{level}: {outside:?}");
+    }
+}
+
+/// TC20: a chat's commands see neither the temporary files of another chat nor what is kept of any.
+#[tokio::test]
+async fn chats_do_not_see_each_others_temporary_files() {
+    for level in levels().await {
+        let tools = Tools::new(level);
+        let call = CallUid { step: StepId(1), ordinal: 0 };
+        let first = ChatId::from_u128(1);
+        let note = json!({"command": "echo private > $TMPDIR/note; cat $TMPDIR/note; echo $TMPDIR"});
+        let text = tools.call_as(first, call, "shell", note).await.unwrap();
+        let temporary = text.lines().nth(1).unwrap().to_owned();
+        assert!(text.starts_with("private\n") && temporary.contains(&first.to_string()), "{level}: {text}");
+        let state = tools.scratch.state();
+        let look = format!("cat {temporary}/note; ls {0}; ls {0}/{first}; echo x > {temporary}/x", state.display());
+        let text = tools.call("shell", json!({"command": look})).await.unwrap();
+        assert!(!text.contains("private") && !text.contains("seen") && !text.contains("lock"), "{level}: {text}");
+        assert!(!state.join(first.to_string()).join("temporary/x").exists(), "{level}");
+    }
+}
+
+/// TC30: nothing that a command sets is there for the next one.
+#[tokio::test]
+async fn a_command_starts_with_a_clean_environment() {
+    for level in all_levels().await {
+        let tools = Tools::new(level);
+        let poison = "for f in ~/.bashrc ~/.profile ~/.bash_profile poison; do echo 'echo poisoned' > $f; done; \
+                      export BASH_ENV=poison ENV=poison PROMPT_COMMAND='echo poisoned' LD_PRELOAD=/x.so GIT_SSH=poison";
+        tools.call("shell", json!({"command": poison})).await.unwrap();
+        let text = tools.call("shell", json!({"command": "env"})).await.unwrap();
+        for word in ["poison", "LD_", "BASH_ENV", "GIT_SSH", "EVERTURN", "CARGO"] {
+            assert!(!text.contains(word), "{level}: {word}: {text}");
+        }
+    }
+}
+
+/// TC36: odd paths are answered, and lead nowhere else.
+#[tokio::test]
+async fn odd_paths_are_answered() {
+    let tools = Tools::new(all_levels().await[0]);
+    tools.file("file", "text");
+    let long = "x/".repeat(2_048);
+    for path in ["a\0b", "..", "../outside", "~/x", "/etc/passwd", "file/", "FILE", &long, "", " "] {
+        let answer = tools.call("read", json!({"path": path})).await;
+        let text = answer.unwrap_or_else(|error| error.message);
+        assert!(!text.contains("the secret") && !text.contains("root:") && text.len() < 8_000, "{path:?}: {text}");
+    }
+    for path in [".", "..", "./", "/", "../x", "a\0b", "file/below", &long] {
+        let refusal = tools.refused("write", json!({"path": path, "content": "x"})).await;
+        assert!(refusal.len() < 8_000, "{path:?}: {refusal}");
+    }
+    tools.call("write", json!({"path": "new\nline", "content": "x"})).await.unwrap();
+    assert_eq!(tools.content("new\nline"), "x");
+    assert_eq!(std::fs::read_dir(tools.scratch.outside()).unwrap().count(), 1);
+}
+
+/// TC39: nothing that a call says widens what its command may do.
+#[tokio::test]
+async fn a_call_cannot_ask_for_less_confinement() {
+    for level in levels().await {
+        let tools = Tools::new(level);
+        let secret = tools.scratch.outside().join("secret");
+        let command = format!("cat {0}; echo Y2F0ICQx | base64 -d | sh -s {0}", secret.display());
+        let input = json!({"command": command, "sandbox": "off", "level": "off", "network": "on", "workspace": "/"});
+        let text = tools.call("shell", input).await.unwrap();
+        assert!(!text.contains("the secret") && text.ends_with("confined: no network]\n"), "{level}: {text}");
+        for cwd in ["../outside", "/etc", "~"] {
+            tools.refused("shell", json!({"command": "pwd", "cwd": cwd})).await;
+        }
+    }
+}
+
+/// Permission rules are checked against this list, on machines too that cannot confine commands.
+#[test]
+fn all_tools_are_listed() {
+    let tools = Tools::new(Level::Off).workspace.tools();
+    let own: Vec<_> = tools.iter().map(|tool| (tool.spec().name, tool.pattern())).collect();
+    assert_eq!(own, Workspace::TOOLS.map(|(name, pattern)| (name.to_owned(), pattern)));
 }

@@ -7,8 +7,9 @@ use base64::Engine as _;
 use globset::{Glob, GlobMatcher};
 use ignore::WalkBuilder;
 
-use super::{SHOWN_BYTES_MAX, content, hash, resolve, shown};
+use super::{FileContext, SHOWN_BYTES_MAX, content, shown};
 use crate::wire::FileReply;
+use crate::workspace::state::hash;
 
 /// Characters of a line that are shown.
 const LINE_CHARS_MAX: usize = 2_000;
@@ -27,20 +28,24 @@ const IMAGES: [(&[u8], &str); 4] =
 const SUGGESTED_MAX: usize = 3;
 
 /// Lines of a file, with their numbers.
-pub fn read(root: &Path, path: &str, from: usize, lines: usize) -> Result<FileReply, String> {
-    let file = resolve(root, path)?;
+pub fn read(context: &FileContext, path: &str, from: usize, lines: usize) -> Result<FileReply, String> {
+    let file = context.locate(path)?;
     if file.is_dir() {
-        return list(root, path, 1, None);
+        return list(context, path, 1, None);
     }
     if !file.exists() {
-        return Err(format!("{path} is not there{}", suggestions(root, &file)));
+        return Err(format!("{path} is not there{}", suggestions(&context.root, &file)));
     }
     let bytes = content(&file)?;
+    let name = context.shown(&file);
+    let hash = hash(&bytes);
+    // A state that is not remembered has to be read again before the file is changed.
+    let _ = context.state.remember(&name, &hash);
     if let Some((_, media_type)) = IMAGES.iter().find(|(start, _)| bytes.starts_with(start))
         && bytes.len() <= IMAGE_BYTES_MAX
     {
         let data = base64::engine::general_purpose::STANDARD.encode(&bytes);
-        return Ok(FileReply::Image { media_type: (*media_type).into(), data });
+        return Ok(FileReply::Image { path: name, media_type: (*media_type).into(), data });
     }
     let Ok(text) = std::str::from_utf8(&bytes) else {
         return Err(format!("{path} is not text: {} bytes, not UTF-8", bytes.len()));
@@ -62,17 +67,15 @@ pub fn read(root: &Path, path: &str, from: usize, lines: usize) -> Result<FileRe
         let _ = writeln!(body, "{number:>6}\t{cut}{note}");
         last = number;
     }
-    let hash = hash(&bytes);
     let range = if last < first { "no lines".into() } else { format!("lines {first}–{last}") };
-    let text = format!("{}: {range} of {total}, sha {}\n{body}", shown(root, &file), &hash[..8]);
-    Ok(FileReply::Text { text, hash: Some(hash) })
+    Ok(FileReply::Text(format!("{name}: {range} of {total}, sha {}\n{body}", &hash[..8])))
 }
 
 /// The entries of a directory, without those that `.gitignore` names.
-pub fn list(root: &Path, path: &str, depth: usize, glob: Option<&str>) -> Result<FileReply, String> {
-    let directory = resolve(root, path)?;
+pub fn list(context: &FileContext, path: &str, depth: usize, glob: Option<&str>) -> Result<FileReply, String> {
+    let directory = context.locate(path)?;
     if !directory.is_dir() {
-        return Err(format!("{path} is not a directory{}", suggestions(root, &directory)));
+        return Err(format!("{path} is not a directory{}", suggestions(&context.root, &directory)));
     }
     let glob = glob.map(matcher).transpose()?;
     let mut entries = Vec::new();
@@ -90,11 +93,11 @@ pub fn list(root: &Path, path: &str, depth: usize, glob: Option<&str>) -> Result
         entries.push(if is_directory { format!("{relative}/") } else { relative });
     }
     entries.sort();
-    let mut text = format!("{}: {} entries\n{}\n", shown(root, &directory), entries.len(), entries.join("\n"));
+    let mut text = format!("{}: {} entries\n{}\n", context.shown(&directory), entries.len(), entries.join("\n"));
     if left_out > 0 {
         let _ = writeln!(text, "[{left_out} more: list a directory below, or give a glob]");
     }
-    Ok(FileReply::Text { text, hash: None })
+    Ok(FileReply::Text(text))
 }
 
 /// Walks a directory as git sees it: hidden files are shown, ignored ones and `.git` are not.

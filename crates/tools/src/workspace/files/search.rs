@@ -1,7 +1,6 @@
 //! `search`: lines, or names, that match a regular expression.
 
 use std::fmt::Write as _;
-use std::path::Path;
 use std::time::Duration;
 
 use grep_matcher::Matcher as _;
@@ -9,7 +8,7 @@ use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkMatch};
 
 use super::look::{matcher, walk};
-use super::{SHOWN_BYTES_MAX, resolve, shown};
+use super::{FileContext, SHOWN_BYTES_MAX};
 use crate::clock::now;
 use crate::wire::{FileReply, SearchRequest};
 
@@ -23,8 +22,8 @@ const TIME_MAX: Duration = Duration::from_secs(10);
 const LINE_CHARS_MAX: usize = 500;
 
 /// Searches the files that `.gitignore` does not name.
-pub fn search(root: &Path, request: &SearchRequest) -> Result<FileReply, String> {
-    let start = resolve(root, &request.path)?;
+pub fn search(context: &FileContext, request: &SearchRequest) -> Result<FileReply, String> {
+    let start = context.locate(&request.path)?;
     if !start.exists() {
         return Err(format!("{} is not there", request.path));
     }
@@ -45,7 +44,7 @@ pub fn search(root: &Path, request: &SearchRequest) -> Result<FileReply, String>
         if is_late {
             break;
         }
-        let relative = shown(root, entry.path());
+        let relative = context.shown(entry.path());
         if glob.as_ref().is_some_and(|glob| !glob.is_match(&relative)) {
             continue;
         }
@@ -57,7 +56,7 @@ pub fn search(root: &Path, request: &SearchRequest) -> Result<FileReply, String>
             let _ = searcher.search_path(&pattern, entry.path(), &mut hits);
         }
     }
-    Ok(FileReply::Text { text: hits.report(is_late), hash: None })
+    Ok(FileReply::Text(hits.report(is_late)))
 }
 
 /// Matches as they are found, grouped by file.
