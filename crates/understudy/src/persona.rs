@@ -5,6 +5,7 @@
 //! count instead. Both are parts played from what was [`Heard`], and both go on with a broken answer as a model would,
 //! sometimes saying the last words again.
 
+mod coding;
 mod drill;
 mod input;
 mod scenes;
@@ -149,6 +150,9 @@ fn answer(heard: &Heard, manner: Manner) -> Script {
 
 /// What the persona makes of what it heard. The same for the same words, so that it can go on with what it began.
 fn part(heard: &Heard) -> Part {
+    if let Some(part) = coding::part(heard) {
+        return part;
+    }
     if heard.results.is_empty() {
         return match (choose(heard), SceneChoice::of(&heard.words)) {
             (Some(tool), _) => {
@@ -180,9 +184,10 @@ fn choose(heard: &Heard) -> Option<&OfferedTool> {
     let words = heard.words.to_lowercase();
     let is_for_scene = |tool: &&OfferedTool| [DICE_TOOL, NOTE_TOOL].contains(&tool.name.as_str());
     let mut tools = heard.tools.iter().filter(|tool| !is_for_scene(tool));
-    let named = tools.clone().find(|tool| !tool.name.is_empty() && words.contains(&tool.name.to_lowercase()));
+    let is_named = |tool: &&OfferedTool| !tool.name.is_empty() && words.contains(&tool.name.to_lowercase());
+    let named = tools.clone().find(|tool| is_named(tool) && !coding::is_kept(heard, &tool.name, true));
     // One that is offered only because past calls must have some tool is not to be called.
-    named.or_else(|| tools.find(|tool| tool.name != "unavailable"))
+    named.or_else(|| tools.find(|tool| tool.name != "unavailable" && !coding::is_kept(heard, &tool.name, false)))
 }
 
 fn think(thought: &str) -> Vec<Cue> {

@@ -128,6 +128,10 @@ fn tour(heard: &Heard) -> String {
     if heard.offers(NOTE_TOOL) {
         scenes += &row("note", "a call that asks you first", "it waits, also over a restart");
     }
+    if super::coding::is_offered(heard) {
+        scenes += &row("look around", "tools that read your workspace", "they see that directory and nothing else");
+        scenes += &row("fix the failing test", "a coding session", "files, commands and changes are real");
+    }
     scenes += &row("break", "a connection that breaks", "one answer, nothing lost or doubled");
     scenes += &row("slow", "an answer of a minute", "kill the server, and start it again");
     format!(

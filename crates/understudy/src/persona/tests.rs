@@ -181,3 +181,121 @@ fn it_speaks_at_a_pace_people_can_follow() {
     assert!(seconds("hello") <= 3 && (5..=20).contains(&seconds("long")), "{} {}", seconds("hello"), seconds("long"));
     assert!((30..=90).contains(&seconds("slow")), "{}", seconds("slow"));
 }
+
+/// A workspace in memory: answers calls as the real tools do.
+struct Bench {
+    source: String,
+    want: &'static str,
+    loses_edit: Option<usize>,
+    edits: usize,
+}
+
+impl Bench {
+    fn answer(&mut self, tool: &str, input: &serde_json::Value) -> String {
+        match tool {
+            "list" => ".: 2 entries\ncalc.sh\ntest.sh\n".into(),
+            "search" => {
+                let pattern = input["pattern"].as_str().unwrap();
+                assert!(pattern.contains("add"), "{pattern}");
+                "1 matches\ncalc.sh\n     2: add() {\n".into()
+            }
+            "read" => {
+                let lines = self.source.lines().zip(1..).map(|(line, n)| format!("{n:>6}\t{line}\n"));
+                format!("calc.sh: lines 1–9 of 9, sha 12345678\n{}", lines.collect::<String>())
+            }
+            "edit" => {
+                self.edits += 1;
+                let (old, new) = (&input["edits"][0]["old"], &input["edits"][0]["new"]);
+                let (old, new) = (old.as_str().unwrap(), new.as_str().unwrap());
+                assert_eq!(self.source.matches(old).count(), 1, "{old}");
+                let is_lost = self.loses_edit == Some(self.edits);
+                if !is_lost || self.edits.is_multiple_of(2) {
+                    self.source = self.source.replacen(old, new, 1);
+                }
+                match is_lost {
+                    true => "The result of this call was lost. It is not known whether it ran, or how it ended.".into(),
+                    false => format!("calc.sh: written\n--- calc.sh\n+++ calc.sh\n@@ -3 +3 @@\n-{old}\n+{new}\n"),
+                }
+            }
+            "shell" if self.source.contains(self.want) => {
+                "all tests pass\n[exit 0 · 0.1 s · confined: no network]\n".into()
+            }
+            "shell" => "add 2 3: expected 5, got 6\n[exit 1 · 0.1 s · confined: no network]\n".into(),
+            tool => panic!("{tool} was called"),
+        }
+    }
+}
+
+/// An agent with a workspace.
+fn at_work(words: &str) -> Heard {
+    let tool = |name: &&str| OfferedTool { name: (*name).into(), ..OfferedTool::default() };
+    Heard { tools: ["read", "list", "search", "write", "edit", "shell"].iter().map(tool).collect(), ..hears(words) }
+}
+
+/// Plays a session to its end: the tools that were called, and the last words.
+fn played(words: &str, bench: &mut Bench) -> (Vec<String>, String) {
+    let (mut heard, mut called) = (at_work(words), Vec::new());
+    loop {
+        let part = part(&heard);
+        let Some((tool, input)) = part.call else { return (called, part.text) };
+        let text = bench.answer(&tool, &input);
+        called.push(tool.clone());
+        heard.results.push(ToolAnswer { tool, text });
+        assert!(called.len() < 60, "{called:?}");
+    }
+}
+
+fn bench(want: &'static str) -> Bench {
+    let source = "# Adds.\nadd() {\n    echo $(($1 * $2))\n}\n\nless() {\n    [ $1 - $2 ]\n}\n".into();
+    Bench { source, want, loses_edit: None, edits: 0 }
+}
+
+/// Issue 22, 7: a newcomer asks for a coding session and sees one that really works.
+#[test]
+fn it_fixes_a_test_by_what_the_tools_answer() {
+    let mut bench = bench("$1 + $2");
+    let (called, said) = played("Please fix the failing test", &mut bench);
+    assert_eq!(called, ["list", "shell", "search", "read", "edit", "shell"], "{said}");
+    assert!(said.contains("passes now") && said.contains("stand-in") && said.contains("```diff"), "{said}");
+    let (called, said) = played("run the tests", &mut bench);
+    assert_eq!(called, ["list", "shell"]);
+    assert!(said.contains("nothing to fix"), "{said}");
+}
+
+/// A change that does not help is taken back, and when none helps the file is as it was.
+#[test]
+fn it_leaves_nothing_behind_that_does_not_help() {
+    let mut second = bench("$1 / $2");
+    let (called, said) = played("fix the bug", &mut second);
+    assert!(said.contains("passes now"), "{said}");
+    assert_eq!(called.iter().filter(|tool| *tool == "edit").count(), 3, "{called:?}");
+    let mut never = bench("nothing of the kind");
+    let before = never.source.clone();
+    let (_, said) = played("fix the bug", &mut never);
+    assert!(said.contains("none made the tests pass") && said.contains("stand-in"), "{said}");
+    assert_eq!(never.source, before);
+}
+
+/// An edit whose outcome is unknown is looked at, and made if it was not.
+#[test]
+fn it_looks_before_it_repeats_an_edit() {
+    for lost in 1..=4 {
+        let mut bench = bench("$1 / $2");
+        bench.loses_edit = Some(lost);
+        let (called, said) = played("fix the failing test", &mut bench);
+        assert!(said.contains("passes now"), "{lost}: {called:?} {said}");
+        assert!(bench.source.contains("$1 / $2") && bench.source.contains("[ $1 - $2 ]"), "{}", bench.source);
+    }
+}
+
+/// The tools of a workspace are used when a person asks for work, and not tried out.
+#[test]
+fn it_does_not_try_out_what_changes_files() {
+    for words in ["hello", "edit", "what about the shell?", "write something"] {
+        assert_eq!(called(&answer(&at_work(words), QUICK)), None, "{words}");
+    }
+    assert_eq!(called(&answer(&at_work("look around in my workspace"), QUICK)), Some("list"));
+    assert_eq!(called(&answer(&at_work("please read the README"), QUICK)), Some("read"));
+    assert!(text_of(&answer(&at_work("tour"), QUICK)).contains("`fix the failing test`"));
+    assert!(!text_of(&answer(&stock("tour"), QUICK)).contains("failing"));
+}
