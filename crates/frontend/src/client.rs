@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use everturn::providers::endpoint;
 use everturn::stores::TokenHash;
-use everturn_server::wire::ProblemBody;
+use everturn_server::wire::{Follower, ProblemBody};
 use everturn_server::{DataDir, DataError};
 use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
 use serde::de::DeserializeOwned;
@@ -74,7 +74,7 @@ enum Daemon {
 }
 
 /// A request that can be sent several times.
-struct Asked {
+struct RepeatableRequest {
     method: Method,
     path: String,
     /// Its idempotency key: a repeated request has no second effect.
@@ -162,9 +162,19 @@ impl Client {
         }
     }
 
+    /// Watches a chat from its current state.
+    pub fn watch(&self, chat: &str) -> Watch {
+        self.resume(chat, Follower::default())
+    }
+
+    /// Watches a chat from a follower's position.
+    pub fn resume(&self, chat: &str, follower: Follower) -> Watch {
+        Watch::new(self.clone(), chat, follower)
+    }
+
     /// Whether the server is ready to read and drive chats, without retries.
     pub async fn is_ready(&self) -> Result<bool, ClientError> {
-        let asked = Asked { method: Method::GET, path: "/readyz".into(), key: None, body: None };
+        let asked = RepeatableRequest { method: Method::GET, path: "/readyz".into(), key: None, body: None };
         match timeout(ANSWER_MAX, self.once(&asked)).await {
             Ok(Ok(_)) => Ok(true),
             Ok(Err(ClientError::Problem(problem))) if problem.status == 503 => Ok(false),
@@ -193,12 +203,12 @@ impl Client {
     }
 
     /// Sends the request until there is an answer, and parses it.
-    async fn ask<T: DeserializeOwned>(&self, asked: Asked) -> Result<T, ClientError> {
+    async fn ask<T: DeserializeOwned>(&self, asked: RepeatableRequest) -> Result<T, ClientError> {
         let bytes = self.ask_bytes(&asked).await?;
         serde_json::from_slice(&bytes).map_err(ClientError::Malformed)
     }
 
-    async fn ask_bytes(&self, asked: &Asked) -> Result<Vec<u8>, ClientError> {
+    async fn ask_bytes(&self, asked: &RepeatableRequest) -> Result<Vec<u8>, ClientError> {
         let (until, mut backoff) = (Instant::now() + self.patience.total, Backoff::default());
         // A request without a key may have had its effect.
         let is_repeatable = asked.key.is_some() || asked.method == Method::GET;
@@ -223,7 +233,10 @@ impl Client {
     }
 
     /// Sends the request once; returns when the answer begins.
-    async fn once(&self, Asked { method, path, key, body }: &Asked) -> Result<Response, ClientError> {
+    async fn once(
+        &self,
+        RepeatableRequest { method, path, key, body }: &RepeatableRequest,
+    ) -> Result<Response, ClientError> {
         let mut request = self.request(method.clone(), path)?;
         if let Some(key) = key {
             request = request.header("idempotency-key", key);

@@ -12,19 +12,21 @@ use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use everturn::core::budget::BudgetAccount;
 use everturn::core::command::ModelChoice;
 use everturn::core::doctor::foreign::{self, Loss};
-use everturn::core::ids::{ChatId, MessageId, ModelId, Timestamp};
+use everturn::core::ids::{CallUid, ChatId, MessageId, ModelId, Timestamp};
 use everturn::core::message::Message;
+use everturn::core::prompt::ToolSpec;
 use everturn::core::setup::Setup;
 use everturn::core::status::Status;
-use everturn::core::view::Cursor;
+use everturn::core::view::{Cursor, Standing};
 use everturn::stores::{
-    ChatQuery, Fork, Heading, IdempotencyRecord, MessageRange, MessageReader, NewChat, Store, StoreError,
-    StoreExt as _, SubmitError, Token, TokenHash, Tokens,
+    ChatQuery, Chosen, Fork, Heading, IdempotencyRecord, MessageRange, MessageReader, NewChat, Scope, Store,
+    StoreError, StoreExt as _, SubmitError, Token, TokenHash, Tokens,
 };
-use everturn::{ChatHandle, CreateError, Engine, Feed, Subscription};
+use everturn::{Agent, ChatHandle, CreateError, Engine, Feed, Subscription};
 use prometheus_client::registry::Registry;
 use serde_json::Value;
 use tokio::sync::Semaphore;
@@ -66,9 +68,34 @@ pub struct ServerParts {
     pub agent: String,
     /// The models a chat may be given beside those of the agents.
     pub models: Vec<ModelOffer>,
+    /// The MCP servers as they are now.
+    pub mcp: McpStates,
     /// The server's limits.
     pub limits: ServerLimits,
+    /// Where the tools of agents work, by the agent's name.
+    pub workspaces: BTreeMap<String, wire::AgentWorkspace>,
+    /// What clients may know and do there; `None` if no agent has a workspace.
+    pub workspace_service: Option<Arc<dyn WorkspaceService>>,
 }
+
+/// What clients may know and do about the workspace of a chat's agent. An agent without one has no changes and no jobs.
+#[async_trait]
+pub trait WorkspaceService: Send + Sync {
+    /// The changes of files, without the messages before them.
+    async fn changes(&self, agent: &str, chat: ChatId) -> Result<Vec<wire::ChangedFile>, Problem>;
+
+    /// Undoes the changes of these calls, all or none, and returns what was undone.
+    async fn undo(&self, agent: &str, chat: ChatId, calls: &[CallUid]) -> Result<Vec<wire::ChangedFile>, Problem>;
+
+    /// The background jobs of a chat, oldest first.
+    async fn jobs(&self, agent: &str, chat: ChatId) -> Result<Vec<wire::JobInfo>, Problem>;
+
+    /// Ends a background job, and returns what became of it; `None` if there is no such job.
+    async fn stop_job(&self, agent: &str, chat: ChatId, number: u32) -> Result<Option<wire::JobInfo>, Problem>;
+}
+
+/// Tells how the MCP servers of this process are.
+pub type McpStates = Arc<dyn Fn() -> Vec<wire::McpServer> + Send + Sync>;
 
 /// State shared by all requests.
 pub struct App {
@@ -77,7 +104,10 @@ pub struct App {
     pub(crate) tokens: Arc<dyn Tokens>,
     pub(crate) registry: Registry,
     pub(crate) agent: String,
+    pub(crate) mcp: McpStates,
     models: Vec<ModelOffer>,
+    workspaces: BTreeMap<String, wire::AgentWorkspace>,
+    pub(crate) workspace_service: Option<Arc<dyn WorkspaceService>>,
     pub(crate) limits: ServerLimits,
     pub(crate) hosts: Hosts,
     pub(crate) proxies: Vec<Network>,
@@ -145,7 +175,18 @@ pub struct OpenedChat {
 
 impl App {
     pub(crate) fn new(parts: ServerParts, hosts: Hosts, reach: Reach) -> Self {
-        let ServerParts { engine, store, tokens, mut registry, agent, models, limits } = parts;
+        let ServerParts {
+            engine,
+            store,
+            tokens,
+            mut registry,
+            agent,
+            models,
+            mcp,
+            limits,
+            workspaces,
+            workspace_service,
+        } = parts;
         let meter = ServerMetrics::register(&mut registry);
         let bodies = Arc::new(Semaphore::new(limits.bodies_bytes_max));
         let answers = ResponseBudget::new(limits.answers_bytes_max);
@@ -155,7 +196,10 @@ impl App {
             tokens,
             registry,
             agent,
+            mcp,
             models,
+            workspaces,
+            workspace_service,
             limits,
             hosts,
             proxies: reach.proxies,
@@ -202,25 +246,15 @@ impl App {
         let said = transcript.as_ref().map_or(Ok(Vec::new()), |told| self.said(told))?;
         let transcript = transcript.map(|told| TokenHash::of(&told.to_string()).0);
         let (model, trouble) = model.split();
-        let (id, owner, is_titled) = (self.engine.new_id(), caller.owner().into(), title.is_some());
-        let (agent, is_named) = (agent.clone().unwrap_or_else(|| self.agent.clone()), agent.is_some());
-        let (title, model) = (title.unwrap_or_default(), model.model());
-        let is_chosen = model.is_some();
-        let fork = None;
         let new = NewChat {
-            id,
-            agent,
-            is_named,
-            model,
-            is_chosen,
+            agent: Chosen::of(agent, self.agent.clone()),
+            model: Chosen::of(model.model().map(Some), None),
+            title: Chosen::of(title, String::new()),
             debug,
-            owner,
-            title,
-            is_titled,
             setup,
-            fork,
             transcript,
             key,
+            ..NewChat::of(self.engine.new_id(), "", caller.owner())
         };
         self.made(caller, &new, &said, trouble).await
     }
@@ -257,13 +291,15 @@ impl App {
 
     /// A new chat that begins with the messages of this one.
     pub async fn fork(&self, caller: &Caller, chat: &OpenedChat, forked: ForkRequest) -> Result<OpenedChat, Problem> {
-        let Heading { agent, title, .. } = &chat.heading;
         let (new, trouble) = self.forked(caller, chat.heading.id, forked);
-        let new = NewChat { agent: agent.clone(), ..new };
-        let new = if new.is_titled { new } else { NewChat { title: title.clone(), ..new } };
         let standing = chat.handle.standing().await?;
-        let new = NewChat { setup: standing.setup, ..new };
-        let new = if new.is_chosen { new } else { NewChat { model: standing.model, ..new } };
+        let new = NewChat {
+            agent: new.agent.or(chat.heading.agent.clone()),
+            title: new.title.or(chat.heading.title.clone()),
+            model: new.model.or(standing.model),
+            setup: standing.setup,
+            ..new
+        };
         self.made(caller, &new, &[], trouble).await
     }
 
@@ -274,34 +310,18 @@ impl App {
         self.made(caller, &new, &[], Some(trouble.unwrap_or_else(Problem::not_found))).await
     }
 
-    /// The fork to create, and the problem if its model is not offered.
-    fn forked(
-        &self,
-        caller: &Caller,
-        chat: ChatId,
-        ForkRequest { at, title, model, key }: ForkRequest,
-    ) -> (NewChat, Option<Problem>) {
-        let (id, owner, is_titled) = (self.engine.new_id(), caller.owner().into(), title.is_some());
-        let (agent, title) = (String::new(), title.unwrap_or_default());
+    /// The fork to create, without what it has from its source, and the problem if its model is not offered. A fork is
+    /// not recorded: the record to look at is the source's.
+    fn forked(&self, caller: &Caller, chat: ChatId, forked: ForkRequest) -> (NewChat, Option<Problem>) {
+        let ForkRequest { at, title, model, key } = forked;
         let (model, trouble) = model.map(ModelPick::split).unzip();
-        let (is_chosen, model) = (model.is_some(), model.and_then(ModelChoice::model));
-        let fork = Some(Fork { chat, at });
-        let (is_named, debug) = (false, false); // A fork is not recorded: the record to look at is the source's.
-        let (setup, transcript) = (None, None);
         let new = NewChat {
-            id,
-            agent,
-            is_named,
-            model,
-            is_chosen,
-            debug,
-            owner,
-            title,
-            is_titled,
-            setup,
-            fork,
-            transcript,
+            agent: Chosen::ByDefault(String::new()),
+            model: Chosen::of(model.map(ModelChoice::model), None),
+            title: Chosen::of(title, String::new()),
+            fork: Some(Fork { chat, at }),
             key,
+            ..NewChat::of(self.engine.new_id(), "", caller.owner())
         };
         (new, trouble.flatten())
     }
@@ -395,6 +415,32 @@ impl App {
         self.store.headings(&ChatQuery { owner: Some(caller.owner().into()), ..query }).await
     }
 
+    /// A page of chats that wait for answers: the caller's, or with the scope `admin` those of every owner. Of each, where
+    /// it stands; and where the next page begins. Chats that cannot be read are left out.
+    pub async fn awaiting(
+        &self,
+        caller: &Caller,
+        after: Option<(Timestamp, ChatId)>,
+        len: usize,
+    ) -> Result<(Vec<(Heading, Standing)>, Option<(Timestamp, ChatId)>), StoreError> {
+        let owner = (!caller.has(&[Scope::Admin])).then(|| caller.owner().to_owned());
+        let query = ChatQuery { owner, status: Some(Status::Awaiting), after, len, ..ChatQuery::default() };
+        let headings = self.store.headings(&query).await?;
+        let next = headings.last().filter(|_| headings.len() == len).map(Heading::place);
+        let mut chats = Vec::new();
+        for heading in headings {
+            match self.store.standing(heading.id).await {
+                Ok(standing) => chats.push((heading, standing)),
+                Err(StoreError::NoSuchChat) => {} // Deleted meanwhile.
+                Err(error @ (StoreError::Damaged(_) | StoreError::Unreadable(_))) => {
+                    tracing::error!(chat = %heading.id, %error, "chat damaged: its asks are not listed; restore a backup");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok((chats, next))
+    }
+
     /// Whether chats can be read and driven now.
     pub async fn is_ready(&self) -> bool {
         !self.shutdown.is_cancelled() && self.store.ready().await.is_ok()
@@ -428,6 +474,23 @@ impl App {
             }
         };
         models.into_iter().map(model).collect()
+    }
+
+    /// The agents, by name.
+    pub fn agents(&self) -> Vec<wire::AgentInfo> {
+        let tool = |spec: &ToolSpec| wire::AgentTool { name: spec.name.clone(), description: spec.description.clone() };
+        let info = |(name, agent): (&str, &Agent)| wire::AgentInfo {
+            name: name.into(),
+            models: agent.models.iter().map(ToString::to_string).collect(),
+            tools: agent.offered().iter().map(tool).collect(),
+            workspace: self.workspaces.get(name).cloned(),
+        };
+        self.engine.agents().map(info).collect()
+    }
+
+    /// How far commands of tools are confined, if an agent has a workspace.
+    pub fn confinement(&self) -> Option<&str> {
+        self.workspaces.values().next().map(|workspace| workspace.confinement.as_str())
     }
 
     /// The model that a request names, offered or not; without a name, the agent's own.

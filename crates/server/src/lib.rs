@@ -19,7 +19,7 @@ pub use api::problem::{Problem, ProblemKind};
 pub use api::request::in_plain_words;
 pub use api::routes::openapi;
 pub use api::{markdown, wire};
-pub use app::ServerParts;
+pub use app::{McpStates, ServerParts, WorkspaceService};
 pub use auth::cors::{BadSite, Site};
 pub use auth::proxies::{BadNetwork, Network};
 pub use net::listen::{BadListenAddress, ListenAddress, ListenerConfig};

@@ -1,15 +1,16 @@
 //! One method per request of the HTTP API.
 
 use everturn_server::wire::{
-    Accepted, Account, Answer, Answers, Chat, Chats, Create, Edit, Messages, Models, NewPart, NewToken, Nothing, Patch,
-    Secret, Send, TokenInfo, TokensList, Usage, When,
+    Accepted, Account, AgentsList, Answer, Answers, ChangedFiles, Chat, Chats, Create, Edit, GrantsList, JobInfo,
+    JobsList, McpServerList, Messages, Models, NewPart, NewToken, Nothing, OpenAsks, Patch, Secret, Send, TokenInfo,
+    TokensList, UndoCalls, Usage, When,
 };
 use reqwest::Method;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{Asked, Client, ClientError, new_key};
+use super::{Client, ClientError, RepeatableRequest, new_key};
 
 impl Client {
     /// Creates a chat.
@@ -60,7 +61,7 @@ impl Client {
     pub async fn delete(&self, chat: &str) -> Result<(), ClientError> {
         let key = self.name.clone().map_or_else(new_key, Ok)?;
         let path = format!("/v1/chats/{chat}");
-        self.ask_bytes(&Asked { method: Method::DELETE, path, key: Some(key), body: None }).await.map(drop)
+        self.ask_bytes(&RepeatableRequest { method: Method::DELETE, path, key: Some(key), body: None }).await.map(drop)
     }
 
     /// Interrupts the turn. Everything that was shown is stored when this returns.
@@ -109,6 +110,51 @@ impl Client {
         self.get("/v1/models").await
     }
 
+    /// All MCP servers of the daemon.
+    pub async fn mcp_servers(&self) -> Result<McpServerList, ClientError> {
+        self.get("/v1/mcp").await
+    }
+
+    /// The files that calls of a chat changed.
+    pub async fn changes(&self, chat: &str) -> Result<ChangedFiles, ClientError> {
+        self.get(&format!("/v1/chats/{chat}/changes")).await
+    }
+
+    /// Undoes what these calls changed in files.
+    pub async fn undo(&self, chat: &str, calls: Vec<String>) -> Result<ChangedFiles, ClientError> {
+        self.command(Method::POST, format!("/v1/chats/{chat}/undo"), &UndoCalls { calls }).await
+    }
+
+    /// The background jobs of a chat.
+    pub async fn jobs(&self, chat: &str) -> Result<JobsList, ClientError> {
+        self.get(&format!("/v1/chats/{chat}/jobs")).await
+    }
+
+    /// Ends a background job.
+    pub async fn stop_job(&self, chat: &str, number: u32) -> Result<JobInfo, ClientError> {
+        self.command(Method::POST, format!("/v1/chats/{chat}/jobs/{number}/stop"), &Nothing {}).await
+    }
+
+    /// Calls that wait for a person, over all chats: the first 200 chats that have some.
+    pub async fn asks(&self) -> Result<OpenAsks, ClientError> {
+        self.get("/v1/asks?limit=200").await
+    }
+
+    /// The grants of a chat.
+    pub async fn grants(&self, chat: &str) -> Result<GrantsList, ClientError> {
+        self.get(&format!("/v1/chats/{chat}/grants")).await
+    }
+
+    /// Revokes a grant.
+    pub async fn revoke_grant(&self, chat: &str, call: &str) -> Result<Accepted, ClientError> {
+        self.command(Method::DELETE, format!("/v1/chats/{chat}/grants/{call}"), &Nothing {}).await
+    }
+
+    /// The agents of the server.
+    pub async fn agents(&self) -> Result<AgentsList, ClientError> {
+        self.get("/v1/agents").await
+    }
+
     /// All tokens, without their secrets.
     pub async fn tokens(&self) -> Result<TokensList, ClientError> {
         self.get("/v1/tokens").await
@@ -117,7 +163,7 @@ impl Client {
     /// Creates a token. Not retried once it may have been created: its secret is shown only once.
     pub async fn make_token(&self, new: &NewToken) -> Result<Secret, ClientError> {
         let body = Some(serde_json::to_vec(new).map_err(ClientError::Malformed)?);
-        self.ask(Asked { method: Method::POST, path: "/v1/tokens".into(), key: None, body }).await
+        self.ask(RepeatableRequest { method: Method::POST, path: "/v1/tokens".into(), key: None, body }).await
     }
 
     /// Revokes a token.
@@ -132,12 +178,12 @@ impl Client {
 
     /// GET with a JSON answer.
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
-        self.ask(Asked { method: Method::GET, path: path.into(), key: None, body: None }).await
+        self.ask(RepeatableRequest { method: Method::GET, path: path.into(), key: None, body: None }).await
     }
 
     /// GET with the answer's bytes.
     pub async fn get_bytes(&self, path: &str) -> Result<Vec<u8>, ClientError> {
-        self.ask_bytes(&Asked { method: Method::GET, path: path.into(), key: None, body: None }).await
+        self.ask_bytes(&RepeatableRequest { method: Method::GET, path: path.into(), key: None, body: None }).await
     }
 
     /// POST with a JSON body.
@@ -156,6 +202,6 @@ impl Client {
         let body = (method != Method::DELETE).then(|| serde_json::to_vec(body)).transpose();
         let body = body.map_err(ClientError::Malformed)?;
         let key = self.name.clone().map_or_else(new_key, Ok)?;
-        self.ask(Asked { method, path, key: Some(key), body }).await
+        self.ask(RepeatableRequest { method, path, key: Some(key), body }).await
     }
 }

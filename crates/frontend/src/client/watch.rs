@@ -73,16 +73,11 @@ impl From<BadFold> for Bad {
     }
 }
 
-impl Client {
-    /// Watches a chat from its current state.
-    pub fn watch(&self, chat: &str) -> Watch {
-        self.resume(chat, Follower::default())
-    }
-
-    /// Watches a chat from a follower's position.
-    pub fn resume(&self, chat: &str, follower: Follower) -> Watch {
-        Watch {
-            client: self.clone(),
+impl Watch {
+    /// A watch of a chat from a follower's position.
+    pub(super) fn new(client: Client, chat: &str, follower: Follower) -> Self {
+        Self {
+            client,
             chat: chat.into(),
             follower,
             connection: None,
@@ -92,9 +87,7 @@ impl Client {
             is_lost: false,
         }
     }
-}
 
-impl Watch {
     /// The chat after all events so far.
     pub const fn view(&self) -> &View {
         self.follower.view()

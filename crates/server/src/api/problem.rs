@@ -78,6 +78,8 @@ kinds! {
     NotEditable CONFLICT "not-editable" "The message cannot be edited";
     /// A fork cannot end there.
     NotForkable CONFLICT "not-forkable" "The chat cannot be forked there";
+    /// The changes of files cannot be undone.
+    NotUndoable CONFLICT "not-undoable" "The changes cannot be undone";
     /// The chat's agent is not in the configuration.
     NoAgent CONFLICT "no-agent" "The chat's agent is not configured";
     /// The call waits for no answer, or has another input.
@@ -201,11 +203,13 @@ impl From<Refusal> for Problem {
             Refusal::Status(..) => ProblemKind::Status,
             Refusal::Archived => ProblemKind::Archived,
             Refusal::QueueFull => ProblemKind::QueueFull,
-            Refusal::NotQueued => ProblemKind::NotFound,
+            Refusal::NotQueued | Refusal::NotGranted => ProblemKind::NotFound,
             Refusal::NotEditable => ProblemKind::NotEditable,
             Refusal::TooLong(_) => ProblemKind::TooLong,
             Refusal::NotAsked(_) | Refusal::InputChanged(_) => ProblemKind::NotAsked,
-            Refusal::Empty | Refusal::WrongAnswer(_) | Refusal::AnsweredTwice(_) => ProblemKind::Invalid,
+            Refusal::Empty | Refusal::WrongAnswer(_) | Refusal::AnsweredTwice(_) | Refusal::NotGrantable(_) => {
+                ProblemKind::Invalid
+            }
         };
         Self::new(kind, refusal.to_string())
     }

@@ -1,12 +1,16 @@
 //! The routes, and the document that describes them. A route is in both or in neither.
 
+mod changes;
 mod chats;
 mod commands;
 mod document;
 mod events;
 mod export;
 mod files;
+mod jobs;
+mod mcp;
 mod messages;
+mod permissions;
 mod service;
 mod tokens;
 
@@ -79,6 +83,7 @@ fn described() -> OpenApiRouter<SharedApp> {
         .routes(routes!(service::readyz))
         .routes(routes!(service::metrics))
         .routes(routes!(service::models))
+        .routes(routes!(service::agents))
         .routes(routes!(service::usage))
         .routes(routes!(chats::list, chats::create))
         .routes(routes!(chats::get, chats::patch, chats::delete))
@@ -94,8 +99,16 @@ fn described() -> OpenApiRouter<SharedApp> {
         .routes(routes!(commands::interrupt))
         .routes(routes!(commands::answers))
         .routes(routes!(commands::compact))
+        .routes(routes!(permissions::asks))
+        .routes(routes!(permissions::grants))
+        .routes(routes!(permissions::revoke))
+        .routes(routes!(changes::list))
+        .routes(routes!(changes::undo))
+        .routes(routes!(jobs::list))
+        .routes(routes!(jobs::stop))
         .routes(routes!(events::stream))
         .routes(routes!(events::all))
         .routes(routes!(tokens::list, tokens::make))
         .routes(routes!(tokens::revoke))
+        .routes(routes!(mcp::list))
 }

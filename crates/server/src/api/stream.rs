@@ -19,7 +19,7 @@ use crate::api::problem::Problem;
 use crate::api::wire;
 use crate::app::{OpenedChat, SharedApp};
 use crate::auth::access::Caller;
-use crate::auth::token_watch::CutSignal;
+use crate::net::slow_reader::CutSignal;
 pub use all::{Followed, answer_all};
 use life::{FrameSource, StreamLife};
 

@@ -7,13 +7,17 @@
 mod account;
 mod all;
 mod ask;
+mod change;
 mod chat;
 pub(crate) mod cursor;
 mod draft;
 mod event;
 mod export;
 mod fold;
+mod grant;
+mod job;
 pub(crate) mod line;
+mod mcp;
 mod message;
 mod name;
 mod part;
@@ -23,13 +27,22 @@ mod usage;
 
 pub use account::{Account, Bounds, Used};
 pub use all::{BadEvent, Followers, Lines, Listed, Told};
-pub use ask::{Accepted, Answer, Answers, ClientTool, Create, Edit, Fork, NewPart, Nothing, Patch, Said, Send};
-pub use chat::{Ask, Chat, Chats, Ended, Failure, Heading, Model, Models, Queued, Retry, Standing, Summarising};
+pub use ask::{
+    Accepted, Answer, Answers, ClientTool, Create, Edit, Fork, NewPart, Nothing, Patch, Said, Send, call_uid,
+};
+pub use change::{ChangeKind, ChangeState, ChangedFile, ChangedFiles, UndoCalls};
+pub use chat::{
+    AgentInfo, AgentTool, AgentWorkspace, AgentsList, Ask, Chat, Chats, Ended, Failure, Heading, Model, Models, Queued,
+    Retry, Standing, Summarising,
+};
 pub use draft::Draft;
 pub use event::{Began, Counts, Delta, Event, Increment, Rewound, Snapshot};
 pub use export::Export;
 pub(crate) use export::text;
 pub use fold::{BadFold, Follower, View};
+pub use grant::{ChatAsks, GrantInfo, GrantsList, OpenAsks};
+pub use job::{JobInfo, JobStatus, JobsList};
+pub use mcp::{McpServer, McpServerList, McpState, McpTool, ToolEffect};
 pub use message::{Body, Media, Message, Messages, Reply, ResultOf, Stop, Summary};
 pub use name::{AskKind, RunBy, Rung, SourceOfSummary, Status, Verdict, When};
 pub use part::{Call, File, Part, Provided, Reasoning, Source, Text};

@@ -9,11 +9,12 @@ use std::ops::Deref;
 use axum::extract::{FromRequestParts, RawPathParams};
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
-use everturn::core::ids::ChatId;
+use everturn::core::ids::{CallUid, ChatId};
 use everturn::stores::{Scope, Token};
 
 use crate::api::problem::{Problem, ProblemKind};
 use crate::api::request::KEY;
+use crate::api::wire;
 use crate::app::{OpenedChat, SharedApp};
 
 /// The owner of a valid token. Only the guard creates one.
@@ -63,6 +64,8 @@ pub struct Reading;
 pub struct Chatting;
 /// [`Scope::Chat`] or [`Scope::Approve`]: the kind of the answer decides which.
 pub struct Answering;
+/// [`Scope::Approve`].
+pub struct Approving;
 /// [`Scope::Admin`].
 pub struct Managing;
 /// [`Scope::Metrics`], or [`Scope::Admin`], which includes it.
@@ -78,6 +81,10 @@ impl RequiredScope for Chatting {
 
 impl RequiredScope for Answering {
     const SCOPES: &[Scope] = &[Scope::Chat, Scope::Approve];
+}
+
+impl RequiredScope for Approving {
+    const SCOPES: &[Scope] = &[Scope::Approve];
 }
 
 impl RequiredScope for Managing {
@@ -208,6 +215,20 @@ impl FromRequestParts<SharedApp> for PathIndex {
     async fn from_request_parts(parts: &mut Parts, app: &SharedApp) -> Result<Self, Problem> {
         let place = param(parts, app, "place").await?;
         place.parse().map(Self).map_err(|_| Problem::not_found())
+    }
+}
+
+/// The call at the end of a path, after the chat's id.
+pub struct PathCall(pub CallUid);
+
+impl FromRequestParts<SharedApp> for PathCall {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &SharedApp) -> Result<Self, Problem> {
+        let call = param(parts, app, "call").await?;
+        // Only in the form that we write.
+        let parsed = wire::call_uid(&call).filter(|parsed| parsed.to_string() == call);
+        parsed.map(Self).ok_or_else(Problem::not_found)
     }
 }
 

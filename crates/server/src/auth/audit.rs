@@ -28,10 +28,21 @@ pub fn token(event: &'static str, by: &Token, token: &Token) {
     tracing::info!(target: AUDIT, event, by = by.name, token = id, name = token.name, owner = token.owner, scopes);
 }
 
+/// Records that changes of files were undone.
+pub fn undone(by: &Token, chat: ChatId, files: usize) {
+    tracing::info!(target: AUDIT, event = "undone", by = by.name, %chat, files);
+}
+
+/// Records that a background job was stopped.
+pub fn job_stopped(by: &Token, chat: ChatId, job: u32) {
+    tracing::info!(target: AUDIT, event = "job_stopped", by = by.name, %chat, job);
+}
+
 /// The calls that are answered, each with the name of its audit event.
 pub fn decided(answers: &[CallAnswer]) -> Vec<(CallUid, &'static str)> {
     let word = |what: &AnswerContent| match what {
         AnswerContent::Approve { .. } => "approved",
+        AnswerContent::Grant { .. } => "granted",
         AnswerContent::Deny { .. } => "denied",
         AnswerContent::Output(_) | AnswerContent::Error(_) => "answered",
     };
@@ -68,6 +79,11 @@ pub fn answered(by: &Token, chat: ChatId, decided: &[(CallUid, &'static str)]) {
     for (call, what) in decided {
         tracing::info!(target: AUDIT, event = what, by = by.name, owner = by.owner, %chat, %call);
     }
+}
+
+/// Records that a grant was revoked.
+pub fn revoked(by: &Token, chat: ChatId, call: CallUid) {
+    tracing::info!(target: AUDIT, event = "revoked", by = by.name, owner = by.owner, %chat, %call);
 }
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
 //! Repeated checks of the tokens of open streams.
 //!
 //! Each token is looked up every few seconds, however many streams it has: a thousand streams of one token cost as much
-//! as one, and all of them end together. A stream sends the reason; a client that does not read is cut a moment later.
+//! as one, and all of them end together. A stream sends the reason; `net::slow_reader` cuts a client that does not read a
+//! moment later.
 
 use std::collections::HashMap;
 use std::future::pending;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
 
 use everturn::core::ids::Timestamp;
 use everturn::stores::{Token, TokenHash};
@@ -15,9 +15,6 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::app::SharedApp;
-
-/// Time for a stream to end by itself after its token has become invalid.
-const FAREWELL: Duration = Duration::from_secs(1);
 
 /// The checks of all tokens that have streams.
 #[derive(Default)]
@@ -54,30 +51,6 @@ impl TokenWatch {
     /// Cancelled when the token is not valid any more, and when the server shuts down.
     pub const fn over(&self) -> &CancellationToken {
         &self.over
-    }
-}
-
-/// When to cut a response whose token is invalid and that has not ended by itself. An extension of the response; the
-/// connection applies it.
-#[derive(Clone)]
-pub struct CutSignal {
-    over: CancellationToken,
-    shutdown: CancellationToken,
-}
-
-impl CutSignal {
-    /// Ends with the token of this watch.
-    pub fn with(check: &TokenWatch, app: &SharedApp) -> Self {
-        Self { over: check.over.clone(), shutdown: app.shutdown.clone() }
-    }
-
-    /// Waits until the response has to be cut.
-    pub async fn due(self) {
-        self.over.cancelled().await;
-        if self.shutdown.is_cancelled() {
-            pending().await // At shutdown, requests under way have their own time limit.
-        }
-        sleep(FAREWELL).await;
     }
 }
 

@@ -3,21 +3,12 @@
 //! In HTTP/2 a client that answers pings could hold a connection for ever without a request, and in HTTP/1.1 a silent one.
 //! So each connection knows its open requests, and since when it has none.
 
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::body::Body;
-use bytes::Bytes;
 use hyper::Version;
-use hyper::body::{Frame, SizeHint};
-use prometheus_client::metrics::counter::Counter;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::AbortOnDropHandle;
-
-use crate::auth::token_watch::CutSignal;
 
 /// The requests under way on one connection.
 #[derive(Debug, Clone, Default)]
@@ -70,8 +61,13 @@ impl Activity {
         }
     }
 
-    /// Waits until a response on the connection has to be cut.
-    pub async fn cut(&self) {
+    /// Ends the connection at once, with what is under way on it.
+    pub fn cut(&self) {
+        self.0.cut.cancel();
+    }
+
+    /// Waits until the connection has to end at once.
+    pub async fn until_cut(&self) {
         self.0.cut.cancelled().await;
     }
 
@@ -95,18 +91,9 @@ impl Activity {
 }
 
 impl ActiveRequest {
-    /// Ends the request with its body. If the body has to be cut before and the client does not take the end, the
-    /// connection is cut.
-    pub fn until_sent(self, body: Body, ends: Option<CutSignal>, cut: Counter) -> Body {
-        let looks = ends.map(|ends| {
-            let work = self.0.clone();
-            AbortOnDropHandle::new(tokio::spawn(async move {
-                ends.due().await;
-                cut.inc();
-                work.0.cut.cancel();
-            }))
-        });
-        Body::new(Sent { body, _piece: self, _looks: looks })
+    /// The connection of the request.
+    pub const fn connection(&self) -> &Activity {
+        &self.0
     }
 }
 
@@ -115,34 +102,6 @@ impl Drop for ActiveRequest {
         let mut pieces = self.0.pieces();
         pieces.open -= 1;
         pieces.done = Some(Instant::now());
-    }
-}
-
-/// The body of a response, with its request.
-struct Sent {
-    body: Body,
-    _piece: ActiveRequest,
-    /// The task that waits until the body has to be cut; ends with the body.
-    _looks: Option<AbortOnDropHandle<()>>,
-}
-
-impl hyper::body::Body for Sent {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
 

@@ -11,7 +11,6 @@ use axum::body::Body;
 use everturn::PollOnWake;
 use everturn::stores::StoreError;
 use futures_util::future::join_all;
-use hyper::Version;
 use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -34,7 +33,7 @@ use crate::auth::proxies::Network;
 use crate::net::activity::Activity;
 use crate::net::coalesce::CoalescedWrites;
 use crate::net::listen::{BoundListener, ListenAddress, ListenerConfig, NewConnection};
-use crate::net::slow_reader::body::TimedBody;
+use crate::net::slow_reader::SlowReaders;
 use crate::net::slow_reader::budget::CHUNK_BYTES;
 use crate::net::slow_reader::connection::TimedConnection;
 use crate::net::tls::Tls;
@@ -157,6 +156,7 @@ struct ConnectionLimits {
     /// Connections over the limit that are being rejected, and the router that answers them with 503.
     rejections: Arc<Semaphore>,
     full: Router,
+    readers: SlowReaders,
     connections: TaskTracker,
 }
 
@@ -176,7 +176,8 @@ async fn listen(listeners: Vec<(BoundListener, Option<Arc<Tls>>)>, app: SharedAp
     let places = |len| Arc::new(Semaphore::new(len));
     let (room, rejections) = (places(app.limits.connections_max), places(REJECTIONS_MAX));
     let (router, full) = (routes::router(app.clone()), routes::full());
-    let shared = ConnectionLimits { app, router, room, rejections, full, connections: TaskTracker::new() };
+    let readers = SlowReaders::new(app.limits.stall_max, app.meter.readers_cut.clone());
+    let shared = ConnectionLimits { app, router, room, rejections, full, readers, connections: TaskTracker::new() };
     join_all(listeners.into_iter().map(|(listener, tls)| accept(listener, tls, &shared))).await;
     shared.connections.close();
     shared.connections.wait().await; // Each is cut after `drain_max`.
@@ -200,18 +201,21 @@ async fn accept(listener: BoundListener, tls: Option<Arc<Tls>>, shared: &Connect
         };
         let Some((place, router)) = shared.place() else { continue };
         let counted = CountedConnection::new(&shared.app, place);
-        let (app, tls) = (shared.app.clone(), tls.clone());
+        let tls = tls.clone();
+        let peer = match &came {
+            NewConnection::Tcp(_, from) => ClientPeer::over(*from, tls.is_some()),
+            NewConnection::Unix(_) => ClientPeer::LOCAL,
+        };
+        let (app, readers) = (shared.app.clone(), shared.readers.clone());
+        let connection = Connection { peer, activity: Activity::default(), app, router, readers };
         shared.connections.spawn(async move {
             let _counted = counted;
-            let work = Activity::default();
             match came {
-                NewConnection::Tcp(stream, from) => {
-                    let peer = ClientPeer::over(from, tls.is_some());
-                    connect(stalling(stream, &work, &app), tls, Connection { peer, work, app, router }).await;
+                NewConnection::Tcp(stream, _) => {
+                    connect(connection.timed(stream), tls, connection).await;
                 }
                 NewConnection::Unix(stream) => {
-                    let stream = stalling(stream, &work, &app);
-                    let connection = Connection { peer: ClientPeer::LOCAL, work, app, router };
+                    let stream = connection.timed(stream);
                     Box::pin(connection.talk(stream, Protocol::Either)).await;
                 }
             }
@@ -236,12 +240,6 @@ impl Drop for CountedConnection {
     fn drop(&mut self) {
         self.app.meter.connections.dec();
     }
-}
-
-/// A connection that is cut when the client sends no request, or does not read.
-fn stalling<T>(stream: T, work: &Activity, app: &SharedApp) -> TimedConnection<T> {
-    let (limits, cut) = (&app.limits, app.meter.readers_cut.clone());
-    TimedConnection::new(stream, limits.stall_max, limits.head_time_max, work.clone(), cut)
 }
 
 /// The protocol of a connection.
@@ -290,23 +288,29 @@ async fn connect(stream: TimedConnection<TcpStream>, tls: Option<Arc<Tls>>, conn
 /// One connection: its peer, its activity, and the router that answers it.
 struct Connection {
     peer: ClientPeer,
-    work: Activity,
+    activity: Activity,
     app: SharedApp,
     router: Router,
+    readers: SlowReaders,
 }
 
 impl Connection {
+    /// The stream, cut when the client sends no request, or does not read.
+    fn timed<T>(&self, stream: T) -> TimedConnection<T> {
+        self.readers.connection(stream, self.app.limits.head_time_max, self.activity.clone())
+    }
+
     /// Answers the requests on a connection, after TLS.
     async fn talk<T>(self, stream: T, wire: Protocol)
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let Self { peer, work, app, router } = self;
+        let Self { peer, activity, app, router, readers } = self;
         let limits = &app.limits;
-        let (begun, stall_max, cut) = (work.clone(), limits.stall_max, app.meter.readers_cut.clone());
+        let requests = activity.clone();
         let service = service_fn(move |request: hyper::Request<Incoming>| {
-            let (router, cut, version) = (router.clone(), cut.clone(), request.version());
-            let piece = begun.begin(version);
+            let (router, readers, version) = (router.clone(), readers.clone(), request.version());
+            let active = requests.begin(version);
             let mut request = request.map(Body::new);
             request.extensions_mut().insert(peer);
             async move {
@@ -315,20 +319,17 @@ impl Connection {
                 if response.body().is_end_stream() {
                     return Ok::<_, Infallible>(response);
                 }
-                Ok(response.map(|body| match version {
-                    Version::HTTP_2 => Body::new(TimedBody::new(body, piece, stall_max, ends, cut)),
-                    _ => piece.until_sent(body, ends, cut),
-                }))
+                Ok(response.map(|body| readers.body(version, body, active, ends)))
             }
         });
         match wire {
             Protocol::Http1 => {
                 let io = TokioIo::new(stream);
-                until_over(http1(limits).serve_connection(io, service), &work, &app).await;
+                until_over(http1(limits).serve_connection(io, service), &activity, &app).await;
             }
             Protocol::Either => {
                 let io = TokioIo::new(CoalescedWrites::new(stream));
-                Box::pin(until_over(either(limits).serve_connection(io, service), &work, &app)).await;
+                Box::pin(until_over(either(limits).serve_connection(io, service), &activity, &app)).await;
             }
         }
     }
@@ -340,7 +341,7 @@ enum Close {
     AtOnce,
 }
 
-async fn until_over<C>(connection: C, work: &Activity, app: &App)
+async fn until_over<C>(connection: C, activity: &Activity, app: &App)
 where
     C: GracefulConnection<Error: Into<Box<dyn std::error::Error + Send + Sync>>>,
 {
@@ -349,8 +350,8 @@ where
         tokio::select! {
             biased;
             () = app.shutdown.cancelled() => Close::Gracefully,
-            () = work.cut() => Close::AtOnce,
-            () = work.rested(app.limits.idle_max) => Close::Gracefully,
+            () = activity.until_cut() => Close::AtOnce,
+            () = activity.rested(app.limits.idle_max) => Close::Gracefully,
         }
     });
     let ended = tokio::select! {

@@ -1,5 +1,6 @@
 //! The ways in: TLS, and a socket in the file system.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,8 +53,18 @@ impl Inn {
         let (hash, scopes) = (TokenHash::of(TOKEN), Scopes::all());
         let (name, owner, made) = ("test".into(), "me".into(), Timestamp(0));
         memory.put(&Token { hash, name, owner, scopes, made, expires: None, revoked: None }).await.unwrap();
-        let parts =
-            ServerParts { engine, store: memory, tokens, registry, agent: "default".into(), models: vec![], limits };
+        let parts = ServerParts {
+            engine,
+            store: memory,
+            tokens,
+            registry,
+            agent: "default".into(),
+            models: vec![],
+            mcp: Arc::new(Vec::new),
+            limits,
+            workspaces: BTreeMap::new(),
+            workspace_service: None,
+        };
         let server = Server::open(parts, &[entrance], Reach::default()).await.unwrap();
         let base = server.entrances()[0].url();
         Self { server, client: Client::new(), base }

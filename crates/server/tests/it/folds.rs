@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use everturn::core::ids::{ChatId, Timestamp};
-use everturn::core::rehearsal::{Deed, Dice, Stage, tiny_limits, wish};
 use everturn::core::view;
 use everturn::stores::{Memory, NewChat, Store, StoreExt as _, Submission};
 use everturn_server::wire::{Event, View};
+use everturn_testkit::rehearsal::{Deed, Dice, Stage, tiny_limits, wish};
 
 const LIVES: u64 = 300;
 const LIFE_LEN: u64 = 80;

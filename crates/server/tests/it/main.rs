@@ -22,6 +22,7 @@ mod guards;
 mod keys;
 mod logged;
 mod orphans;
+mod permissions;
 mod races;
 mod reader;
 mod sluggish;

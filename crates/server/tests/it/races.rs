@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use everturn::core::command::{Command, Delivery};
 use everturn::core::limits::Limits;
-use everturn::core::rehearsal::sample::words;
 use everturn::stores::sqlite::{Sqlite, SqliteOptions};
 use everturn::stores::{Memory, Store, Submission};
 use everturn_server::ServerLimits;
 use everturn_server::wire::{Body, Part, Status, View};
+use everturn_testkit::rehearsal::sample::words;
 use futures_util::future::join_all;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};

@@ -1,5 +1,6 @@
 //! A server on a free port, with the understudy behind it.
 
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -117,7 +118,18 @@ impl Stage {
             .provider(Understudy::company(Manner { pace, seed: 7 }));
         let agent = agents[0].0.into();
         let engine = agents.into_iter().fold(builder, |builder, (name, agent)| builder.agent(name, agent)).start();
-        let parts = ServerParts { engine: engine.clone(), store, tokens, registry, agent, models, limits };
+        let parts = ServerParts {
+            engine: engine.clone(),
+            store,
+            tokens,
+            registry,
+            agent,
+            models,
+            mcp: Arc::new(Vec::new),
+            limits,
+            workspaces: BTreeMap::new(),
+            workspace_service: None,
+        };
         let entrance = ListenerConfig::plain(ListenAddress::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))));
         let reach = Reach { hosts: vec!["everturn.test".into()], origins, ..Reach::default() };
         let server = Server::open(parts, &[entrance], reach).await.unwrap();

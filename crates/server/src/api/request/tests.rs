@@ -180,8 +180,9 @@ fn a_body_becomes_no_more_than_its_room() {
         check(what, &json, taken);
     }
     for (what, json) in answers {
-        let made =
-            |answers: wire::Answers| answers.answers.into_iter().map(wire::Answer::into_core).collect::<Vec<_>>();
+        let made = |answers: wire::Answers| {
+            answers.answers.into_iter().map(|answer| answer.into_core("laptop")).collect::<Vec<_>>()
+        };
         let taken = memory_of(json.clone(), |answers| made(answers).len());
         check(what, &json, taken);
     }

@@ -64,7 +64,7 @@ pub async fn list(
     Ok(Answer(wire::Chats::page(&headings, len)))
 }
 
-fn place(text: &str) -> Result<(Timestamp, ChatId), Problem> {
+pub(super) fn place(text: &str) -> Result<(Timestamp, ChatId), Problem> {
     let bad = || Problem::new(ProblemKind::Invalid, "`after` must be the `after` of the previous page.");
     let (touched, id) = text.split_once('.').ok_or_else(bad)?;
     Ok((Timestamp(touched.parse().map_err(|_| bad())?), id.parse().map_err(|_| bad())?))

@@ -146,7 +146,7 @@ pub async fn interrupt(
 
 /// Answers open calls: results of client tools, and approvals.
 ///
-/// Results need the scope `chat`; approving and denying needs the scope `approve`, and no other. Reading the open calls
+/// Results need the scope `chat`; approving, granting and denying needs the scope `approve`, and no other. Reading the open calls
 /// needs `read`.
 #[utoipa::path(post, path = "/v1/chats/{id}/answers", operation_id = "answerCalls", tag = "messages", request_body = wire::Answers, security(("token" = [])),
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header)), responses(
@@ -166,7 +166,8 @@ pub async fn answers(
     for answer in &answers.answers {
         chat.caller.needs(&[if answer.approves() { Scope::Approve } else { Scope::Chat }])?;
     }
-    let answers: Option<Arc<[_]>> = answers.answers.into_iter().map(wire::Answer::into_core).collect();
+    let by = &chat.caller.token().name;
+    let answers: Option<Arc<[_]>> = answers.answers.into_iter().map(|answer| answer.into_core(by)).collect();
     let answers = answers.ok_or_else(|| {
         Problem::new(
             ProblemKind::Invalid,

@@ -27,7 +27,8 @@ use crate::api::wire::{self, text};
 use crate::app::per_key_limit;
 use crate::app::{OpenedChat, SharedApp};
 use crate::auth::access::{Caller, OwnedChat, Reading};
-use crate::auth::token_watch::{CutSignal, TokenWatch};
+use crate::auth::token_watch::TokenWatch;
+use crate::net::slow_reader::CutSignal;
 use crate::net::slow_reader::budget::ResponsePermit;
 
 /// Messages per read. Each may have the maximal size of a message.
@@ -168,7 +169,7 @@ enum ExportStage {
 impl Export {
     /// The response. It is cut if the token is revoked while the client does not read.
     fn into_response(self, headers: impl IntoResponseParts) -> Response {
-        let ends = CutSignal::with(&self.pass.check, &self.app);
+        let ends = CutSignal::new(self.pass.check.over().clone(), self.app.shutdown.clone());
         let body = Body::from_stream(stream::try_unfold(self, |mut export| async move {
             let piece = export.next().await.map_err(|_| Error::other("the chat could not be read to its end"))?;
             Ok::<_, Error>(piece.map(|piece| (Bytes::from(piece), export)))

@@ -26,9 +26,10 @@ pub async fn healthz() -> &'static str {
     (status = 200, description = "The server is ready"),
     (status = 503, description = "The server is not ready", body = wire::ProblemBody),
 ))]
-pub async fn readyz(State(app): State<SharedApp>) -> Result<&'static str, Problem> {
+pub async fn readyz(State(app): State<SharedApp>) -> Result<String, Problem> {
     if app.is_ready().await {
-        return Ok("ready\n");
+        let confinement = app.confinement().map(|level| format!("confinement {level}\n"));
+        return Ok(format!("ready\n{}", confinement.unwrap_or_default()));
     }
     Err(Problem::new(ProblemKind::Unavailable, "The store cannot be read or written, or the server is shutting down."))
 }
@@ -56,6 +57,14 @@ pub async fn metrics(
 ))]
 pub async fn models(_: Authorized<Reading>, State(app): State<SharedApp>) -> Answer<wire::Models> {
     Answer(wire::Models { models: app.models() })
+}
+
+/// The agents, with their models and tools, and where these work.
+#[utoipa::path(get, path = "/v1/agents", operation_id = "listAgents", tag = "server", security(("token" = [])), responses(
+    (status = 200, description = "The agents", body = wire::AgentsList),
+))]
+pub async fn agents(_: Authorized<Reading>, State(app): State<SharedApp>) -> Answer<wire::AgentsList> {
+    Answer(wire::AgentsList { agents: app.agents() })
 }
 
 /// The budget of the caller's owner for all chats, and the usage of today and this month.

@@ -21,7 +21,7 @@ use crate::api::problem::Problem;
 use crate::api::wire;
 use crate::app::SharedApp;
 use crate::auth::access::Caller;
-use crate::auth::token_watch::CutSignal;
+use crate::net::slow_reader::CutSignal;
 
 /// Chats that are read concurrently when a stream begins.
 const GLANCES_LEN_MAX: usize = 4;

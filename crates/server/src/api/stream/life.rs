@@ -20,8 +20,9 @@ use crate::api::problem::{Problem, ProblemKind};
 use crate::app::SharedApp;
 use crate::app::per_key_limit::PerKeyPermit;
 use crate::auth::access::Caller;
-use crate::auth::token_watch::{CutSignal, TokenWatch};
+use crate::auth::token_watch::TokenWatch;
 use crate::entropy;
+use crate::net::slow_reader::CutSignal;
 use crate::net::slow_reader::budget::ResponsePermit;
 
 /// Reconnect delay in milliseconds: random, so that after a restart not all clients come in the same moment.
@@ -97,7 +98,7 @@ impl StreamLife {
 
     /// When the stream is cut if it cannot end cleanly.
     pub(super) fn ends(&self) -> CutSignal {
-        CutSignal::with(&self.check, &self.app)
+        CutSignal::new(self.check.over().clone(), self.app.shutdown.clone())
     }
 
     /// The frame to send before any event: a greeting at first, `Some(None)` after the end, else `None`.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use everturn::core::command::{self, AnswerContent};
-use everturn::core::ids::{CallUid, StepId};
+use everturn::core::ids::{CallUid, StepId, Timestamp};
 use everturn::core::message::{self, Meta, Output};
 use everturn::core::prompt::ToolSpec;
 use everturn::core::setup::{BadSetup, Setup};
@@ -249,6 +249,17 @@ pub enum Answer {
         /// The hash from the open call: the approval is for this input only.
         input_hash: String,
     },
+    /// The call may run, and so may the next ones that the `grant` of the open call covers.
+    Grant {
+        /// The call.
+        #[schema(example = "3.0")]
+        call: String,
+        /// The hash from the open call.
+        input_hash: String,
+        /// When the grant ends, in milliseconds since 1970: at most 30 days from now, which is what it is if left out.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        until: Option<i64>,
+    },
     /// The call may not run.
     Deny {
         /// The call.
@@ -313,24 +324,35 @@ impl Answer {
     /// Whether the answer needs the scope `approve`.
     #[must_use]
     pub const fn approves(&self) -> bool {
-        matches!(self, Self::Approve { .. } | Self::Deny { .. })
+        matches!(self, Self::Approve { .. } | Self::Grant { .. } | Self::Deny { .. })
     }
 
-    /// The core's form; `None` if the call or the hash is not valid.
+    /// The core's form; `None` if the call or the hash is not valid. `by` is the name of the token that answers.
     #[must_use]
-    pub fn into_core(self) -> Option<command::CallAnswer> {
+    pub fn into_core(self, by: &str) -> Option<command::CallAnswer> {
         let (call, what) = match self {
             Self::Result { call, output } => (call, AnswerContent::Output(Output::text(output))),
             Self::Error { call, output } => (call, AnswerContent::Error(Output::text(output))),
             Self::Approve { call, input_hash } => {
                 (call, AnswerContent::Approve { input_hash: u64::from_str_radix(&input_hash, 16).ok()? })
             }
+            Self::Grant { call, input_hash, until } => {
+                let input_hash = u64::from_str_radix(&input_hash, 16).ok()?;
+                // The bound is the chat's: a repeat of the request is the same request.
+                let until = Timestamp(until.unwrap_or(i64::MAX));
+                (call, AnswerContent::Grant { input_hash, by: by.to_owned(), until })
+            }
             Self::Deny { call, reason } => (call, AnswerContent::Deny { reason }),
         };
-        let (step, ordinal) = call.split_once('.')?;
-        let call = CallUid { step: StepId(step.parse().ok()?), ordinal: ordinal.parse().ok()? };
-        Some(command::CallAnswer { call, what })
+        Some(command::CallAnswer { call: call_uid(&call)?, what })
     }
+}
+
+/// The call of a text such as `3.0`.
+#[must_use]
+pub fn call_uid(text: &str) -> Option<CallUid> {
+    let (step, ordinal) = text.split_once('.')?;
+    Some(CallUid { step: StepId(step.parse().ok()?), ordinal: ordinal.parse().ok()? })
 }
 
 #[cfg(test)]

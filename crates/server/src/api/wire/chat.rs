@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::ask::ClientTool;
+use super::mcp::ToolEffect;
 use super::name::{AskKind, SourceOfSummary, Status};
 use super::part::Part;
 use super::usage::Usage;
@@ -147,6 +148,23 @@ pub struct Ask {
     pub input: Option<String>,
     /// Hash of the tool and its input. An approval repeats it, so that nothing else is approved.
     pub input_hash: String,
+    /// What made it ask: a permission rule, `else`, or the policy of the tool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "ask = \"shell(git push *)\"")]
+    pub rule: Option<String>,
+    /// What running it twice would do: `read` (nothing), `idempotent` (no more than once), `once` (harm).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effect: Option<ToolEffect>,
+    /// The path that the call is about, with links followed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// How the tool is confined.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confinement: Option<String>,
+    /// The rule that a grant would be; left out if the call can only be allowed once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "shell(git push *)")]
+    pub grant: Option<String>,
 }
 
 /// The progress of a running tool. It is not sent to the model.
@@ -254,6 +272,51 @@ pub struct Model {
     pub output_max: Option<u32>,
 }
 
+/// The agents of a server.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct AgentsList {
+    /// The agents, by name.
+    pub agents: Vec<AgentInfo>,
+}
+
+/// An agent.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct AgentInfo {
+    /// Its name.
+    #[schema(example = "default")]
+    pub name: String,
+    /// Its model and those it falls back to.
+    pub models: Vec<String>,
+    /// The tools that its model is offered, without those that a chat brings.
+    pub tools: Vec<AgentTool>,
+    /// Where its tools work, if it has a workspace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<AgentWorkspace>,
+}
+
+/// A tool of an agent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AgentTool {
+    /// Its name.
+    pub name: String,
+    /// The description for the model.
+    pub description: String,
+}
+
+/// Where the tools of an agent work.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AgentWorkspace {
+    /// The directory, on the server's machine.
+    #[schema(example = "/srv/site")]
+    pub path: String,
+    /// How far commands are confined: `full`, `partial`, `files` or `off`.
+    #[schema(example = "full")]
+    pub confinement: String,
+    /// Whether commands may use the network: `off` or `on`.
+    #[schema(example = "off")]
+    pub network: String,
+}
+
 impl Chats {
     /// A page of at most `len` chats.
     #[must_use]
@@ -332,15 +395,30 @@ impl Progress {
 }
 
 impl From<&OpenCall> for Ask {
-    fn from(OpenCall { uid, tool, input_hash, state, input, progress: _ }: &OpenCall) -> Self {
+    fn from(open: &OpenCall) -> Self {
+        let OpenCall { uid, tool, input_hash, state, input, ask, .. } = open;
         let wants = match state {
             CallState::AsksApproval => AskKind::Approval,
-            CallState::AsksClient | CallState::Ready | CallState::Approved | CallState::Started { .. } => {
-                AskKind::Result
-            }
+            CallState::AsksClient if open.questions() => AskKind::Answer,
+            CallState::AsksClient
+            | CallState::Ready
+            | CallState::Approved
+            | CallState::Started { .. }
+            | CallState::Rests { .. } => AskKind::Result,
         };
-        let input = input.as_deref().map(Into::into);
-        Self { call: uid.to_string(), tool: tool.clone(), wants, input, input_hash: format!("{input_hash:016x}") }
+        let detail = ask.as_deref();
+        Self {
+            call: uid.to_string(),
+            tool: tool.clone(),
+            wants,
+            input: input.as_deref().map(Into::into),
+            input_hash: format!("{input_hash:016x}"),
+            rule: detail.map(|detail| detail.basis.clone()),
+            effect: detail.map(|detail| detail.effect.into()),
+            path: detail.and_then(|detail| detail.path.clone()),
+            confinement: detail.and_then(|detail| detail.confinement.clone()),
+            grant: detail.and_then(|detail| detail.grant.clone()),
+        }
     }
 }
 

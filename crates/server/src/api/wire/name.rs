@@ -59,7 +59,7 @@ words! {
         Done,
         /// It failed.
         Error,
-        /// A user denied it.
+        /// A user or a rule denied it.
         Denied,
         /// It was stopped, or never started, because the turn was interrupted.
         Interrupted,
@@ -106,4 +106,6 @@ pub enum AskKind {
     Result,
     /// A user approves or denies the call.
     Approval,
+    /// A user answers a question of the tool, which is the `input`.
+    Answer,
 }

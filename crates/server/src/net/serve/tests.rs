@@ -2,6 +2,8 @@
 
 mod revoked;
 
+use std::collections::BTreeMap;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
@@ -51,7 +53,18 @@ fn app_at(
     let engine = Engine::builder().store(memory.clone()).provider(provider).agent("default", agent);
     let engine = clock(engine).start();
     let (store, registry) = (memory.clone(), Registry::default());
-    let parts = ServerParts { engine, store, tokens, registry, agent: "default".into(), models: vec![], limits };
+    let parts = ServerParts {
+        engine,
+        store,
+        tokens,
+        registry,
+        agent: "default".into(),
+        models: vec![],
+        mcp: std::sync::Arc::new(Vec::new),
+        limits,
+        workspaces: BTreeMap::new(),
+        workspace_service: None,
+    };
     Arc::new(App::new(parts, Hosts::new(&[], &["localhost".into()]), Reach::default()))
 }
 
@@ -62,14 +75,16 @@ fn come(app: &SharedApp) -> DuplexStream {
 
 /// A new connection with a buffer of `room` bytes.
 fn come_with(app: &SharedApp, room: usize) -> DuplexStream {
-    let ((ours, theirs), work) = (duplex(room), Activity::default());
+    let (ours, theirs) = duplex(room);
     let connection = Connection {
         peer: ClientPeer::LOCAL,
-        work: work.clone(),
+        activity: Activity::default(),
         app: app.clone(),
         router: routes::router(app.clone()),
+        readers: SlowReaders::new(app.limits.stall_max, app.meter.readers_cut.clone()),
     };
-    tokio::spawn(connection.talk(stalling(ours, &work, app), Protocol::Either));
+    let stream = connection.timed(ours);
+    tokio::spawn(connection.talk(stream, Protocol::Either));
     theirs
 }
 

@@ -1,7 +1,8 @@
-//! Response bodies of HTTP/2 whose client must keep reading.
+//! Response bodies whose client must keep reading.
 //!
 //! An HTTP/2 connection is shared, and a client can stop reading one stream while it reads the others. The server cannot
-//! end that stream alone, but it can free the memory that the stream holds.
+//! end that stream alone, but it can free the memory that the stream holds. Over HTTP/1.1 the connection has the time
+//! limit, and a response that has to end takes the connection with it.
 
 use std::io::{Error, ErrorKind};
 use std::pin::Pin;
@@ -13,16 +14,14 @@ use axum::body::Body;
 use bytes::Bytes;
 use futures_util::future::OptionFuture;
 use hyper::body::{Frame, SizeHint};
-use prometheus_client::metrics::counter::Counter;
 use tokio::time::{Instant, sleep};
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::auth::token_watch::CutSignal;
+use super::budget::CHUNK_BYTES;
+use super::{CutSignal, SlowReaders, reading_time};
 use crate::net::activity::ActiveRequest;
-use crate::net::slow_reader::budget::CHUNK_BYTES;
-use crate::net::slow_reader::connection::made_good_by;
 
-/// A response body that is dropped when its next piece was not requested in time.
+/// A response body over HTTP/2, dropped when its next piece was not requested in time.
 pub struct TimedBody {
     slot: Arc<Mutex<Slot>>,
     /// The task that checks for progress; ends with the body.
@@ -40,9 +39,10 @@ struct Slot {
 impl TimedBody {
     /// Wraps a body. It is dropped when nothing of it is taken for `stall_max`, or up to twice as long; a piece of 64 KiB
     /// may take a minute longer. It is dropped too when `ends` is due.
-    pub fn new(body: Body, piece: ActiveRequest, stall_max: Duration, ends: Option<CutSignal>, cut: Counter) -> Self {
-        let slot = Arc::new(Mutex::new(Slot { body: Some((body, piece)), until: None, stall_max }));
-        let looks = tokio::spawn(look_after(Arc::downgrade(&slot), stall_max, ends, cut));
+    pub fn new(body: Body, request: ActiveRequest, readers: SlowReaders, ends: Option<CutSignal>) -> Self {
+        let stall_max = readers.stall_max;
+        let slot = Arc::new(Mutex::new(Slot { body: Some((body, request)), until: None, stall_max }));
+        let looks = tokio::spawn(look_after(Arc::downgrade(&slot), readers, ends));
         Self { slot, _looks: AbortOnDropHandle::new(looks) }
     }
 
@@ -52,15 +52,15 @@ impl TimedBody {
 }
 
 /// Drops the body when it is stalled or has to end, and counts that.
-async fn look_after(slot: Weak<Mutex<Slot>>, stall_max: Duration, ends: Option<CutSignal>, cut: Counter) {
+async fn look_after(slot: Weak<Mutex<Slot>>, readers: SlowReaders, ends: Option<CutSignal>) {
     tokio::select! {
         biased;
         Some(()) = OptionFuture::from(ends.map(CutSignal::due)) => {}
-        () = stalled(&slot, stall_max) => {}
+        () = stalled(&slot, readers.stall_max) => {}
     }
     if let Some(slot) = slot.upgrade() {
         lock(&slot).body = None;
-        cut.inc();
+        readers.cut.inc();
     }
 }
 
@@ -93,7 +93,7 @@ impl hyper::body::Body for TimedBody {
         let polled = Pin::new(body).poll_frame(context);
         if let Poll::Ready(Some(Ok(frame))) = &polled {
             let bytes = frame.data_ref().map_or(0, Bytes::len).min(CHUNK_BYTES);
-            slot.until = Some(Instant::now() + slot.stall_max + made_good_by(bytes));
+            slot.until = Some(Instant::now() + slot.stall_max + reading_time(bytes));
         }
         polled
     }
@@ -107,6 +107,49 @@ impl hyper::body::Body for TimedBody {
     }
 }
 
+/// A response body over HTTP/1.1, with its request.
+pub struct SentBody {
+    body: Body,
+    _request: ActiveRequest,
+    /// The task that waits until the body has to be cut; ends with the body.
+    _looks: Option<AbortOnDropHandle<()>>,
+}
+
+impl SentBody {
+    /// Wraps a body. If it has to end and the client does not take the end, the connection is cut.
+    pub fn new(body: Body, request: ActiveRequest, readers: SlowReaders, ends: Option<CutSignal>) -> Self {
+        let looks = ends.map(|ends| {
+            let connection = request.connection().clone();
+            AbortOnDropHandle::new(tokio::spawn(async move {
+                ends.due().await;
+                readers.cut.inc();
+                connection.cut();
+            }))
+        });
+        Self { body, _request: request, _looks: looks }
+    }
+}
+
+impl hyper::body::Body for SentBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
@@ -114,6 +157,7 @@ mod tests {
     use futures_util::{StreamExt as _, stream};
     use http_body_util::BodyExt as _;
     use hyper::Version;
+    use prometheus_client::metrics::counter::Counter;
 
     use super::*;
     use crate::net::activity::Activity;
@@ -138,9 +182,8 @@ mod tests {
         let mut body = TimedBody::new(
             Body::from_stream(slow),
             Activity::default().begin(Version::HTTP_2),
-            SECOND * 30,
+            SlowReaders::new(SECOND * 30, cut.clone()),
             None,
-            cut.clone(),
         );
         for _ in 0..2 {
             body.frame().await.unwrap().unwrap(); // The server takes a hundred seconds for the second.
@@ -158,7 +201,8 @@ mod tests {
     async fn a_large_piece_may_take_a_minute_longer_and_no_more() {
         let pieces = stream::repeat(Bytes::from(vec![0; 20_000_000])).map(Ok::<_, Infallible>);
         let piece = Activity::default().begin(Version::HTTP_2);
-        let mut body = TimedBody::new(Body::from_stream(pieces), piece, SECOND * 30, None, Counter::default());
+        let readers = SlowReaders::new(SECOND * 30, Counter::default());
+        let mut body = TimedBody::new(Body::from_stream(pieces), piece, readers, None);
         for _ in 0..3 {
             body.frame().await.unwrap().unwrap();
             sleep(SECOND * 90).await;

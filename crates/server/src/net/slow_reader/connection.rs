@@ -15,39 +15,33 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use prometheus_client::metrics::counter::Counter;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
+use super::{SlowReaders, reading_time};
 use crate::net::activity::Activity;
-
-/// How much waiting time `bytes` taken bytes cancel: a client reads a thousand per second, or is cut sooner or later.
-pub const fn made_good_by(bytes: usize) -> Duration {
-    Duration::from_millis(bytes as u64)
-}
 
 /// A connection with a time limit for heads, the first one counted from now on, and for waiting writes.
 pub struct TimedConnection<T> {
     io: T,
-    stall_max: Duration,
+    readers: SlowReaders,
     /// When the connection is cut. Armed while a write waits.
     deadline: Pin<Box<Sleep>>,
     waits_since: Option<Instant>,
     /// Waiting time before that, minus what taken bytes have cancelled.
     waited: Duration,
-    work: Activity,
+    activity: Activity,
     head_max: Duration,
     /// The number of the request whose head has begun, and the deadline for its end.
     head: Option<(usize, Pin<Box<Sleep>>)>,
-    /// Counts clients that are cut because they do not read.
-    cut: Counter,
 }
 
 impl<T> TimedConnection<T> {
     /// Wraps a connection: it is cut when writes have waited for `stall_max`, or when a head takes longer than `head_max`.
-    pub fn new(io: T, stall_max: Duration, head_max: Duration, work: Activity, cut: Counter) -> Self {
-        let (deadline, head) = (Box::pin(sleep(stall_max)), Some((0, Box::pin(sleep(head_max)))));
-        Self { io, stall_max, deadline, waits_since: None, waited: Duration::ZERO, work, head_max, head, cut }
+    pub fn new(io: T, readers: SlowReaders, head_max: Duration, activity: Activity) -> Self {
+        let deadline = Box::pin(sleep(readers.stall_max));
+        let head = Some((0, Box::pin(sleep(head_max))));
+        Self { io, readers, deadline, waits_since: None, waited: Duration::ZERO, activity, head_max, head }
     }
 
     /// The wrapped connection.
@@ -59,26 +53,26 @@ impl<T> TimedConnection<T> {
         if let Poll::Ready(written) = polled {
             if let Some(since) = self.waits_since.take() {
                 self.waited += since.elapsed();
-                self.work.taken();
+                self.activity.taken();
             }
             if let (Ok(bytes), false) = (&written, self.waited.is_zero()) {
-                self.waited = self.waited.saturating_sub(made_good_by(*bytes));
+                self.waited = self.waited.saturating_sub(reading_time(*bytes));
             }
             return Poll::Ready(written);
         }
         if self.waits_since.is_none() {
             let now = Instant::now();
             self.waits_since = Some(now);
-            self.deadline.as_mut().reset(now + self.stall_max.saturating_sub(self.waited));
+            self.deadline.as_mut().reset(now + self.readers.stall_max.saturating_sub(self.waited));
         }
         ready!(self.deadline.as_mut().poll(context));
-        self.cut.inc();
+        self.readers.cut.inc();
         Poll::Ready(Err(Error::new(ErrorKind::TimedOut, "the client does not read")))
     }
 
     /// Handles received bytes: between requests, the first of them begins a head.
     fn heard(&mut self) {
-        let Some(awaited) = self.work.awaited() else { return };
+        let Some(awaited) = self.activity.awaited() else { return };
         if self.head.as_ref().is_none_or(|(begun, _)| *begun != awaited) {
             self.head = Some((awaited, Box::pin(sleep(self.head_max))));
         }
@@ -87,7 +81,7 @@ impl<T> TimedConnection<T> {
     /// Whether a head is not complete in time.
     fn poll_late(&mut self, context: &mut Context<'_>) -> bool {
         let Some((begun, deadline)) = &mut self.head else { return false };
-        if self.work.awaited() != Some(*begun) {
+        if self.activity.awaited() != Some(*begun) {
             self.head = None;
             return false;
         }
@@ -142,6 +136,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for TimedConnection<T> {
 #[cfg(test)]
 mod tests {
     use hyper::Version;
+    use prometheus_client::metrics::counter::Counter;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
 
     use super::*;
@@ -150,7 +145,8 @@ mod tests {
 
     fn stalling(room: usize) -> (TimedConnection<DuplexStream>, DuplexStream, Activity) {
         let ((ours, theirs), work) = (duplex(room), Activity::default());
-        (TimedConnection::new(ours, SECOND * 30, SECOND * 10, work.clone(), Counter::default()), theirs, work)
+        let readers = SlowReaders::new(SECOND * 30, Counter::default());
+        (readers.connection(ours, SECOND * 10, work.clone()), theirs, work)
     }
 
     /// How long writes go on to a client that takes `bytes` bytes after each pause; `None` if it takes all.
@@ -169,7 +165,7 @@ mod tests {
         let wrote = ours.write_all(&vec![0; 100 * bytes]).await;
         reader.abort();
         wrote.err().map(|error| {
-            assert_eq!((error.kind(), ours.cut.get()), (ErrorKind::TimedOut, 1));
+            assert_eq!((error.kind(), ours.readers.cut.get()), (ErrorKind::TimedOut, 1));
             began.elapsed()
         })
     }
