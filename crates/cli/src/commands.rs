@@ -1,6 +1,7 @@
 //! The subcommands, one module each.
 
 pub mod archive;
+pub mod asks;
 pub mod backup;
 pub mod chat;
 pub mod chats;
@@ -10,6 +11,7 @@ pub mod delete;
 pub mod demo;
 pub mod doctor;
 pub mod export;
+pub mod mcp;
 pub mod replay;
 pub mod run;
 pub mod serve;

@@ -3,22 +3,26 @@
 //! With three sources it is hard to remember which one won, so every value carries its origin, and
 //! `everturn config show` prints it. An unknown key is an error: a misspelt setting is worse than none.
 
+mod agent_options;
 mod bounds;
 mod budget;
 mod connections;
 mod durability;
 mod file;
-mod habits;
 mod hint;
+mod mcp;
 mod money;
+mod permissions;
 mod price;
 mod profile;
 mod provider;
 mod reach;
 mod sampling;
+mod sheet;
 mod show;
 mod turns;
 mod variables;
+mod workspace;
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
@@ -31,22 +35,31 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use everturn::core::ids::ModelId;
 use everturn::core::limits::Limits;
+use everturn::core::permission::PatternKind;
 use everturn::{Agent, Builder, Drivers};
 use everturn_server::{DataDir, ListenAddress, ModelOffer, Network, ServerLimits, Site, in_plain_words};
+use everturn_tools::Workspace;
+use everturn_understudy::{DICE_TOOL, NOTE_TOOL};
 
 use budget::Spending;
 pub use connections::Connections;
 use durability::Drafts;
 use file::File;
 use hint::with_hint;
+use mcp::McpEntries;
+use permissions::RuleTools;
 use price::{Price, by_model};
-use profile::Profile;
+pub use profile::Profile;
 use provider::Providers;
-pub use reach::Openness;
+pub use reach::Exposure;
 pub use reach::loopback;
 pub use variables::variables_set;
+pub use workspace::Sandbox;
+use workspace::WorkspaceEntry;
 
 use crate::recording::{Files, Record, Whose};
+use crate::sub_agents;
+use crate::workspaces::directory_of;
 
 /// Default time for steps that are nearly done to finish at shutdown.
 const DRAIN_SECONDS: u64 = 5;
@@ -93,6 +106,12 @@ pub struct Flags {
     /// Instructions for the default agent.
     #[arg(long, value_name = "TEXT")]
     system: Option<String>,
+    /// Directory that the default agent's tools read, change and run commands in.
+    #[arg(long, value_name = "DIRECTORY")]
+    workspace: Option<PathBuf>,
+    /// How far commands of tools must be confined: `best` that the machine can, `full`, or `off`. [default: best]
+    #[arg(long, value_name = "HOW")]
+    sandbox: Option<Sandbox>,
     /// Give every agent of the file the tools and limits of the demo; the tools write lines to this file.
     #[arg(long, value_name = "FILE", hide = true)]
     demo_tools: Option<PathBuf>,
@@ -102,6 +121,12 @@ impl Flags {
     /// Flags of commands that may start a server in their own process.
     pub fn of(config: Option<PathBuf>, data: Option<PathBuf>, model: Option<ModelId>, system: Option<String>) -> Self {
         Self { config, data, model, system, ..Self::default() }
+    }
+
+    /// These flags with a workspace.
+    #[must_use]
+    pub fn with_workspace(self, workspace: Option<PathBuf>) -> Self {
+        Self { workspace, ..self }
     }
 }
 
@@ -139,7 +164,7 @@ impl Display for Origin {
 
 /// A value with its origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Told<T> {
+pub struct Sourced<T> {
     pub value: T,
     pub origin: Origin,
 }
@@ -147,18 +172,18 @@ pub struct Told<T> {
 /// The server's complete configuration.
 #[derive(Debug)]
 pub struct Config {
-    pub listen: Told<ListenAddress>,
-    pub openness: Openness,
-    pub hosts: Told<Vec<String>>,
-    pub data: Told<PathBuf>,
+    pub listen: Sourced<ListenAddress>,
+    pub exposure: Exposure,
+    pub hosts: Sourced<Vec<String>>,
+    pub data: Sourced<PathBuf>,
     /// `None`: chosen by the API keys.
-    pub model: Told<Option<ModelId>>,
+    pub model: Sourced<Option<ModelId>>,
     /// Models that the default agent falls back to.
     pub fallbacks: Vec<ModelId>,
     /// Models that a chat may choose besides those of the agents; by default those of the providers with a
     /// key.
-    pub models: Told<Vec<ModelId>>,
-    pub system: Told<Option<String>>,
+    pub models: Sourced<Vec<ModelId>>,
+    pub system: Sourced<Option<String>>,
     /// The rest of the default agent: its limits, its tools, and its request options.
     pub usual: Profile,
     /// Providers besides the built-in ones.
@@ -166,26 +191,34 @@ pub struct Config {
     /// Prices, by prefix of the model's name.
     pub prices: BTreeMap<ModelId, Price>,
     /// Durability of deltas.
-    pub durability: Told<Drafts>,
+    pub durability: Sourced<Drafts>,
     /// Size of the Postgres connection pool.
-    pub database_connections: Told<Connections>,
+    pub database_connections: Sourced<Connections>,
     pub agents: BTreeMap<String, Profile>,
+    /// MCP servers.
+    pub mcp: McpEntries,
     /// Limit of chats that run at once; the engine's default if left out.
-    pub chats_max: Told<Option<usize>>,
+    pub chats_max: Sourced<Option<usize>>,
     /// Limit of running chats per owner; the server's default if left out.
-    pub running_max: Told<Option<usize>>,
+    pub running_max: Sourced<Option<usize>>,
     /// Limit of streams per token; the server's default if left out.
-    pub streams_max: Told<Option<usize>>,
+    pub streams_max: Sourced<Option<usize>>,
     /// Lifetime of a stream.
-    pub stream_seconds_max: Told<NonZeroU32>,
+    pub stream_seconds_max: Sourced<NonZeroU32>,
     /// Limit of concurrent requests per credential; the engine's default if left out.
-    pub requests_max: Told<Option<NonZeroU32>>,
+    pub requests_max: Sourced<Option<NonZeroU32>>,
     /// Timeout for connecting to a provider; the engine's default if left out.
-    pub connect_seconds_max: Told<Option<NonZeroU32>>,
+    pub connect_seconds_max: Sourced<Option<NonZeroU32>>,
     /// Time for steps that are nearly done to finish at shutdown.
-    pub drain_seconds: Told<u64>,
+    pub drain_seconds: Sourced<u64>,
     /// Which provider calls are recorded.
-    pub record: Told<Record>,
+    pub record: Sourced<Record>,
+    /// Directories that agents name.
+    pub workspaces: BTreeMap<String, WorkspaceEntry>,
+    /// The directory of a flag or variable; each agent has a copy that works there.
+    pub workspace: Sourced<Option<PathBuf>>,
+    /// How far commands of tools must be confined.
+    pub sandbox: Sourced<Sandbox>,
     /// Budget of owners without an entry in `owners`.
     pub budget: Spending,
     /// Budgets of named owners.
@@ -199,7 +232,7 @@ impl Config {
     /// Merges flags, environment and file. `variable` reads an environment variable.
     pub fn read(flags: &Flags, variable: impl Fn(&str) -> Option<String>) -> anyhow::Result<Self> {
         let set = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
-        let (mut file, path) = read_file(flags.config.as_deref(), &set)?;
+        let (mut file, path, text) = read_file(flags.config.as_deref(), &set)?;
         let from_file = || Origin::File(path.clone());
         let in_file = || path.display().to_string();
         let usual = settled(&mut file, &path).with_context(in_file)?;
@@ -212,18 +245,12 @@ impl Config {
         let data = layered("--data", flags.data.clone(), "EVERTURN_DATA", &set, file.data.take(), from_file)?;
         let data = match data {
             Some(data) => data,
-            None => Told { value: DataDir::usual(set)?, origin: Origin::Default },
+            None => Sourced { value: DataDir::usual(set)?, origin: Origin::Default },
         };
         let system = layered("--system", flags.system.clone(), "EVERTURN_SYSTEM", &set, file.system.take(), from_file)?;
-        if file.agents.contains_key(AGENT) {
-            bail!(
-                "{}: `{AGENT}` cannot be an [agents] entry; set `model`, `system`, `tools` … at the top instead",
-                path.display()
-            );
-        }
-        Ok(Self {
+        let config = Self {
             listen: usually(listen, ListenAddress::Tcp((Ipv4Addr::LOCALHOST, PORT).into())),
-            openness: openness(flags, &mut file, &set, from_file)?,
+            exposure: exposure(flags, &mut file, &set, from_file)?,
             hosts: reach::hosts(listed("--host", &flags.host, "EVERTURN_HOSTS", &set, file.hosts, from_file)?)?,
             data,
             model: optional(model),
@@ -239,6 +266,11 @@ impl Config {
                 Connections::default(),
             ),
             agents: file.agents,
+            mcp: McpEntries {
+                own: file.mcp_servers,
+                files: file.mcp_config,
+                beside: path.parent().unwrap_or(Path::new(".")).to_owned(),
+            },
             chats_max: optional(unflagged("EVERTURN_CHATS_MAX", &set, file.chats_max, from_file)?),
             running_max: optional(unflagged("EVERTURN_RUNNING_MAX", &set, file.running_max, from_file)?),
             streams_max: optional(unflagged("EVERTURN_STREAMS_MAX", &set, file.streams_max, from_file)?),
@@ -258,22 +290,68 @@ impl Config {
                 DRAIN_SECONDS,
             ),
             record: usually(unflagged("EVERTURN_RECORD", &set, file.record, from_file)?, Record::Off),
+            workspaces: file.workspaces,
+            workspace: directory(flags, &set)?,
+            sandbox: usually(
+                layered("--sandbox", flags.sandbox, "EVERTURN_SANDBOX", &set, file.sandbox, from_file)?,
+                Sandbox::Best,
+            ),
             budget: file.budget,
             owners: file.owners,
             file: from_file(),
-        })
+        };
+        config.with_permissions_checked(&text).with_context(in_file)
+    }
+
+    /// Refuses rules that can never match a call, with their line in the text of the file.
+    fn with_permissions_checked(self, text: &str) -> anyhow::Result<Self> {
+        self.usual.permissions.check(&self.rule_tools(AGENT, &self.usual), text)?;
+        for (name, profile) in &self.agents {
+            let checked = profile.permissions.check(&self.rule_tools(name, profile), text);
+            checked.with_context(|| format!("the agent `{name}`"))?;
+        }
+        Ok(self)
+    }
+
+    /// The tools that permission rules of an agent may name. Those of a workspace are always among them: `--workspace`
+    /// gives every agent one.
+    fn rule_tools(&self, agent: &str, profile: &Profile) -> RuleTools {
+        let mut tools = RuleTools::default();
+        for (name, pattern) in Workspace::TOOLS {
+            tools.name(name, pattern);
+        }
+        let own = profile.tools.keys().cloned();
+        let asks = profile.may_ask.iter().map(|asked| sub_agents::tool_name(asked));
+        own.chain(asks).for_each(|name| tools.name(name, PatternKind::Nothing));
+        match &profile.mcp {
+            Some(servers) => servers.iter().for_each(|server| tools.prefix(format!("mcp__{server}__"))),
+            None if agent == AGENT => {
+                self.mcp.own.keys().for_each(|server| tools.prefix(format!("mcp__{server}__")));
+                if !self.mcp.files.is_empty() {
+                    tools.prefix("mcp__");
+                }
+            }
+            None => {}
+        }
+        if !self.mcp.own.is_empty() || !self.mcp.files.is_empty() {
+            ["find_tools", "use_tool"].into_iter().for_each(|name| tools.name(name, PatternKind::Nothing));
+        }
+        if agent == AGENT {
+            [DICE_TOOL, NOTE_TOOL].into_iter().for_each(|name| tools.name(name, PatternKind::Nothing));
+        }
+        tools
     }
 }
 
-fn openness(
+fn exposure(
     flags: &Flags,
     file: &mut File,
     set: &impl Fn(&str) -> Option<String>,
     from_file: impl Fn() -> Origin + Copy,
-) -> anyhow::Result<Openness> {
+) -> anyhow::Result<Exposure> {
     let expose = flags.expose.then_some(true);
     let (cert, key) = (flags.tls_cert.clone(), flags.tls_key.clone());
-    Ok(Openness {
+    Ok(Exposure {
         expose: usually(layered("--expose", expose, "EVERTURN_EXPOSE", set, file.expose, from_file)?, false),
         tls_cert: optional(layered("--tls-cert", cert, "EVERTURN_TLS_CERT", set, file.tls_cert.take(), from_file)?),
         tls_key: optional(layered("--tls-key", key, "EVERTURN_TLS_KEY", set, file.tls_key.take(), from_file)?),
@@ -285,12 +363,39 @@ fn openness(
 /// Validates the agents of the file, and returns the default agent's profile.
 fn settled(file: &mut File, path: &Path) -> anyhow::Result<Profile> {
     let beside = path.parent().unwrap_or(Path::new("."));
+    if file.agents.contains_key(AGENT) {
+        bail!("`{AGENT}` cannot be an [agents] entry; set `model`, `system`, `tools` … at the top instead");
+    }
     let mut usual = file.take_usual();
     usual.settle(beside)?;
     for (agent, profile) in &mut file.agents {
         profile.settle(beside).with_context(|| format!("the agent `{agent}`"))?;
     }
+    for entry in file.workspaces.values_mut() {
+        entry.path = beside.join(&entry.path);
+    }
+    for name in file.agents.values().chain([&usual]).filter_map(|profile| profile.workspace.as_ref()) {
+        if !file.workspaces.contains_key(name) {
+            let known: Vec<_> = file.workspaces.keys().map(String::as_str).collect();
+            bail!("there is no [workspaces.{name}]; the workspaces are: {}", known.join(", "));
+        }
+    }
+    for name in file.agents.values().chain([&usual]).flat_map(|profile| &profile.may_ask) {
+        if name != AGENT && !file.agents.contains_key(name) {
+            bail!("`may_ask` names `{name}`, which is not an agent: add [agents.{name}]");
+        }
+    }
     Ok(usual)
+}
+
+/// The workspace of the flag or variable, without links where it can be looked up: one directory has one name.
+fn directory(flags: &Flags, set: &impl Fn(&str) -> Option<String>) -> anyhow::Result<Sourced<Option<PathBuf>>> {
+    let told = layered("--workspace", flags.workspace.clone(), "EVERTURN_WORKSPACE", set, None, || Origin::Default)?;
+    let real = |directory: PathBuf| {
+        let absolute = std::path::absolute(&directory).unwrap_or_else(|_| directory.clone());
+        directory.canonicalize().unwrap_or(absolute)
+    };
+    Ok(optional(told.map(|Sourced { value, origin }| Sourced { value: real(value), origin })))
 }
 
 impl Config {
@@ -301,11 +406,30 @@ impl Config {
             Some(len) => builder = builder.chats_max(len),
             None => {}
         }
-        builder = builder.budget(self.budget.into());
+        // A turn in the directory of another command's `--workspace` is for the next daemon with that.
+        builder = builder.agents_elsewhere(|agent| directory_of(agent).is_some()).budget(self.budget.into());
         for (owner, budget) in &self.owners {
             builder = builder.budget_of(owner, (*budget).into());
         }
         builder.recorder(Files::new(data, self.record.value, whose)) // Also if recording is off: existing recordings are deleted with their chat.
+    }
+
+    /// Whether tools of an agent work in a directory.
+    pub fn has_workspace(&self) -> bool {
+        let mut profiles = self.agents.values().chain([&self.usual]);
+        self.workspace.value.is_some() || profiles.any(|profile| profile.workspace.is_some())
+    }
+
+    /// Leaves all workspaces out, for a process that drives no chats.
+    pub fn forget_workspaces(&mut self) {
+        self.workspace.value = None;
+        self.usual.workspace = None;
+        self.agents.values_mut().for_each(|profile| profile.workspace = None);
+    }
+
+    /// The directory of the workspace that an agent of the file names.
+    pub fn directory(&self, profile: &Profile) -> Option<&Path> {
+        Some(&self.workspaces.get(profile.workspace.as_ref()?)?.path)
     }
 
     /// The default agent, with this model.
@@ -373,7 +497,7 @@ impl Config {
 }
 
 /// Reads the named file, or the default one if it exists.
-fn read_file(named: Option<&Path>, set: &impl Fn(&str) -> Option<String>) -> anyhow::Result<(File, PathBuf)> {
+fn read_file(named: Option<&Path>, set: &impl Fn(&str) -> Option<String>) -> anyhow::Result<(File, PathBuf, String)> {
     let absolute = |name: &str| set(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let usual = || {
         Some(
@@ -384,16 +508,18 @@ fn read_file(named: Option<&Path>, set: &impl Fn(&str) -> Option<String>) -> any
     };
     let told = named.map(Path::to_owned).or_else(|| set("EVERTURN_CONFIG").map(PathBuf::from));
     let is_told = told.is_some();
-    let Some(path) = told.or_else(usual) else { return Ok((File::default(), PathBuf::new())) };
+    let Some(path) = told.or_else(usual) else { return Ok((File::default(), PathBuf::new(), String::new())) };
     match std::fs::read_to_string(&path) {
         Ok(text) => match toml::from_str(&text) {
-            Ok(file) => Ok((file, path)),
+            Ok(file) => Ok((file, path, text)),
             Err(error) => {
                 let hint = with_hint(error.message()).map(|hint| format!("\n{hint}")).unwrap_or_default();
                 bail!("{}: {}{hint}", path.display(), in_plain_words(error.to_string().trim_end()))
             }
         },
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound && !is_told => Ok((File::default(), path)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound && !is_told => {
+            Ok((File::default(), path, String::new()))
+        }
         Err(error) => Err(error).with_context(|| format!("{} cannot be read", path.display())),
     }
 }
@@ -404,7 +530,7 @@ fn unflagged<T: FromStr>(
     set: &impl Fn(&str) -> Option<String>,
     filed: Option<T>,
     from_file: impl Fn() -> Origin,
-) -> anyhow::Result<Option<Told<T>>>
+) -> anyhow::Result<Option<Sourced<T>>>
 where
     T::Err: Display,
 {
@@ -418,18 +544,18 @@ fn layered<T: FromStr>(
     set: &impl Fn(&str) -> Option<String>,
     filed: Option<T>,
     from_file: impl Fn() -> Origin,
-) -> anyhow::Result<Option<Told<T>>>
+) -> anyhow::Result<Option<Sourced<T>>>
 where
     T::Err: Display,
 {
     if let Some(value) = flagged {
-        return Ok(Some(Told { value, origin: Origin::Flag(flag) }));
+        return Ok(Some(Sourced { value, origin: Origin::Flag(flag) }));
     }
     if let Some(text) = set(variable) {
         let value = text.parse().map_err(|error| anyhow::anyhow!("{variable}: {error}"))?;
-        return Ok(Some(Told { value, origin: Origin::Variable(variable) }));
+        return Ok(Some(Sourced { value, origin: Origin::Variable(variable) }));
     }
-    Ok(filed.map(|value| Told { value, origin: from_file() }))
+    Ok(filed.map(|value| Sourced { value, origin: from_file() }))
 }
 
 /// A list of values from flags, from a comma-separated variable, or from the file.
@@ -440,12 +566,12 @@ fn listed<T: FromStr + Clone>(
     set: &impl Fn(&str) -> Option<String>,
     filed: Option<Vec<String>>,
     from_file: impl Fn() -> Origin,
-) -> anyhow::Result<Told<Vec<T>>>
+) -> anyhow::Result<Sourced<Vec<T>>>
 where
     T::Err: Display,
 {
     if !flagged.is_empty() {
-        return Ok(Told { value: flagged.to_vec(), origin: Origin::Flag(flag) });
+        return Ok(Sourced { value: flagged.to_vec(), origin: Origin::Flag(flag) });
     }
     let split = |text: String| text.split(',').map(|each| each.trim().to_owned()).collect::<Vec<_>>();
     let (texts, origin) = match (set(variable), filed) {
@@ -455,17 +581,17 @@ where
     };
     let parse = |text: &String| text.parse().map_err(|error| anyhow::anyhow!("{origin}: {error}"));
     let value = texts.iter().filter(|text| !text.is_empty()).map(parse).collect::<anyhow::Result<_>>()?;
-    Ok(Told { value, origin })
+    Ok(Sourced { value, origin })
 }
 
-fn usually<T>(told: Option<Told<T>>, usual: T) -> Told<T> {
-    told.unwrap_or(Told { value: usual, origin: Origin::Default })
+fn usually<T>(told: Option<Sourced<T>>, usual: T) -> Sourced<T> {
+    told.unwrap_or(Sourced { value: usual, origin: Origin::Default })
 }
 
-fn optional<T>(told: Option<Told<T>>) -> Told<Option<T>> {
+fn optional<T>(told: Option<Sourced<T>>) -> Sourced<Option<T>> {
     match told {
-        Some(Told { value, origin }) => Told { value: Some(value), origin },
-        None => Told { value: None, origin: Origin::Default },
+        Some(Sourced { value, origin }) => Sourced { value: Some(value), origin },
+        None => Sourced { value: None, origin: Origin::Default },
     }
 }
 

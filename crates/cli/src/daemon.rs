@@ -18,9 +18,10 @@ use reqwest::Url;
 use tokio::time::{Instant, sleep};
 
 use crate::client::{Client, ClientError};
-use crate::config::{Config, Flags, loopback};
+use crate::config::{AGENT, Config, Flags, loopback};
 use crate::process::logs::Logs;
-use crate::server::{Keeps, Running};
+use crate::server::{ChatStorage, Running};
+use crate::workspaces::{agent_in, directory_of};
 
 /// How long another process may take from locking the data directory to listening.
 const START_MAX: Duration = Duration::from_secs(15);
@@ -28,7 +29,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Arguments that name the daemon.
 #[derive(clap::Args, Debug, Default, Clone)]
-pub struct Which {
+pub struct DaemonArgs {
     /// Daemon to connect to, such as http://127.0.0.1:4140 or unix:/run/socket; that of the data directory if
     /// left out. [env: EVERTURN_URL]
     #[arg(long, global = true, value_name = "URL", conflicts_with_all = ["data", "config"])]
@@ -47,7 +48,7 @@ pub struct Which {
 
 /// Settings of the chat, and of a daemon that this command starts.
 #[derive(clap::Args, Debug, Default, Clone)]
-pub struct Own {
+pub struct ChatArgs {
     /// Model from the next turn on, as provider/model, instead of the agent's; stored with the chat.
     #[arg(long, value_name = "MODEL")]
     model: Option<ModelId>,
@@ -57,12 +58,35 @@ pub struct Own {
     /// Instructions for the model, if this command starts the daemon.
     #[arg(long, value_name = "TEXT", conflicts_with = "url")]
     system: Option<String>,
+    /// Directory that the agent's tools read, change and run commands in, if this command starts the daemon. A chat keeps
+    /// its directory.
+    #[arg(long, value_name = "DIRECTORY", conflicts_with = "url")]
+    workspace: Option<PathBuf>,
 }
 
-impl Own {
+impl ChatArgs {
     /// The model of a new chat, if one was named.
     pub fn model(&self) -> Option<String> {
         self.model.as_ref().map(ToString::to_string)
+    }
+
+    /// The workspace, if a running daemon has it.
+    async fn kept(
+        &self,
+        directory: Option<PathBuf>,
+        client: &Client,
+        data: &DataDir,
+    ) -> anyhow::Result<Option<PathBuf>> {
+        let Some(directory) = directory else { return Ok(None) };
+        let name = agent_in(AGENT, &directory);
+        if client.agents().await?.agents.iter().any(|agent| agent.name == name) {
+            return Ok(Some(directory));
+        }
+        if self.workspace.is_some() {
+            let data = data.path().display();
+            bail!("a daemon runs on {data} and has its own workspaces: choose one of its agents, or other --data");
+        }
+        Ok(None)
     }
 
     /// Applies the flags to an existing chat.
@@ -76,11 +100,13 @@ impl Own {
 }
 
 /// A connection to a daemon, which may run in this process.
-pub struct House {
+pub struct DaemonConnection {
     pub client: Client,
     /// What is needed to start a daemon in this process, if that is allowed.
     home: Option<Home>,
     own: Option<Running>,
+    /// The directory of `--workspace`, which the daemon has.
+    directory: Option<PathBuf>,
 }
 
 struct Home {
@@ -92,7 +118,7 @@ struct Home {
 
 /// What to do if no daemon is running.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Otherwise {
+pub enum IfNoDaemon {
     Start,
     /// Start one that answers requests and does not continue unfinished turns: a read-only command should
     /// cost nothing.
@@ -100,9 +126,19 @@ pub enum Otherwise {
     Refuse,
 }
 
-impl Which {
+impl DaemonArgs {
+    /// The configuration of the daemon, unless it is elsewhere.
+    pub fn config(&self) -> anyhow::Result<Option<Config>> {
+        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
+        let is_told = self.data.is_some() || self.config.is_some();
+        if self.url.is_some() || (!is_told && variable("EVERTURN_URL").is_some()) {
+            return Ok(None);
+        }
+        Config::read(&Flags::of_data(self.data.clone(), self.config.clone()), variable).map(Some)
+    }
+
     /// Connects to the daemon, or starts one.
-    pub async fn open(&self, own: &Own, otherwise: Otherwise) -> anyhow::Result<House> {
+    pub async fn open(&self, own: &ChatArgs, if_none: IfNoDaemon) -> anyhow::Result<DaemonConnection> {
         let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
         let told = self.data.is_some() || self.config.is_some();
         let url = match (&self.url, variable("EVERTURN_URL").filter(|_| !told)) {
@@ -111,6 +147,9 @@ impl Which {
             (None, None) => None,
         };
         if let Some(url) = url {
+            if own.workspace.is_some() {
+                bail!("the daemon in EVERTURN_URL has its own workspaces: choose one of its agents, or name --data");
+            }
             if own.system.is_some() {
                 bail!("the daemon in EVERTURN_URL has its own --system: choose one of its agents, or name --data");
             }
@@ -118,7 +157,7 @@ impl Which {
             let token = self.token(variable)?;
             let client = Client::new(url, token);
             client.reach().await?;
-            return Ok(House { client, home: None, own: None });
+            return Ok(DaemonConnection { client, home: None, own: None, directory: None });
         }
         if self.token_file.is_some() {
             // The daemon of the data directory has its own token file. Another file means another daemon.
@@ -127,10 +166,12 @@ impl Which {
             clap::Command::new("everturn").error(missing, why).exit();
         }
         let flags = Flags::of(self.config.clone(), self.data.clone(), own.model.clone(), own.system.clone());
-        let mut config = Config::read(&flags, variable)?;
-        if otherwise == Otherwise::Answer {
+        let mut config = Config::read(&flags.with_workspace(own.workspace.clone()), variable)?;
+        if if_none == IfNoDaemon::Answer {
             config.chats_max.value = Some(0);
+            config.forget_workspaces();
         }
+        let directory = config.workspace.value.clone();
         let data = DataDir::open(&config.data.value)?;
         if let Some(address) = data.address()? {
             if own.system.is_some() {
@@ -138,15 +179,18 @@ impl Which {
                 bail!("a daemon runs on {data} and has its own --system: choose one of its agents, or other --data");
             }
             let client = Client::of(&data);
-            return Ok(House { client, home: Some(Home { config, data, stay: address.stay }), own: None });
+            let directory = own.kept(directory, &client, &data).await?;
+            let home = Some(Home { config, data, stay: address.stay });
+            return Ok(DaemonConnection { client, home, own: None, directory });
         }
-        if otherwise == Otherwise::Refuse {
+        if if_none == IfNoDaemon::Refuse {
             bail!("no daemon runs on {}: start one with `everturn serve`", data.path().display());
         }
         let client = Client::of(&data);
-        let mut house = House { client, home: Some(Home { config, data, stay: ServerLifetime::Embedded }), own: None };
-        house.settle_in().await?;
-        Ok(house)
+        let home = Some(Home { config, data, stay: ServerLifetime::Embedded });
+        let mut connection = DaemonConnection { client, home, own: None, directory };
+        connection.settle_in().await?;
+        Ok(connection)
     }
 
     fn token(&self, variable: impl Fn(&str) -> Option<String>) -> anyhow::Result<String> {
@@ -158,17 +202,37 @@ impl Which {
     }
 }
 
-impl House {
+impl DaemonConnection {
     /// A daemon in this process that stores nothing.
-    pub async fn ephemeral(which: &Which, own: &Own) -> anyhow::Result<(Self, tempfile::TempDir)> {
+    pub async fn ephemeral(daemon: &DaemonArgs, own: &ChatArgs) -> anyhow::Result<(Self, tempfile::TempDir)> {
         let room =
             tempfile::Builder::new().prefix("everturn-").tempdir().context("could not create a temporary directory")?;
         let path = room.path().join("data");
-        let flags = Flags::of(which.config.clone(), Some(path), own.model.clone(), own.system.clone());
+        let flags = Flags::of(daemon.config.clone(), Some(path), own.model.clone(), own.system.clone());
+        let flags = flags.with_workspace(own.workspace.clone());
         let config = Config::read(&flags, |name| std::env::var(name).ok())?;
-        let running = Running::start(&config, &[loopback()], Keeps::Memory, ServerLifetime::Embedded).await?;
+        let directory = config.workspace.value.clone();
+        let running = Running::start(&config, &[loopback()], ChatStorage::Memory, ServerLifetime::Embedded).await?;
         let data = DataDir::open(&config.data.value)?;
-        Ok((Self { client: Client::of(&data), home: None, own: Some(running) }, room))
+        Ok((Self { client: Client::of(&data), home: None, own: Some(running), directory }, room))
+    }
+
+    /// The agent of a new chat: the named one or the default one, in the directory of `--workspace` if there is one.
+    pub fn agent(&self, named: Option<&str>) -> Option<String> {
+        match &self.directory {
+            Some(directory) => Some(agent_in(named.unwrap_or(AGENT), directory)),
+            None => named.map(Into::into),
+        }
+    }
+
+    /// Refuses to continue a chat in another directory than its own.
+    pub fn is_of_workspace(&self, chat: &Chat) -> anyhow::Result<()> {
+        let Some(directory) = &self.directory else { return Ok(()) };
+        match directory_of(&chat.agent) {
+            Some(its) if its == directory => Ok(()),
+            Some(its) => bail!("chat {} works in {}: name that as --workspace", chat.id, its.display()),
+            None => bail!("chat {} was begun without --workspace: leave it out, or begin another chat", chat.id),
+        }
     }
 
     /// Whether the daemon is this process.
@@ -190,7 +254,7 @@ impl House {
                 *stay = address.stay; // Another command was faster.
                 return Ok(());
             }
-            match Running::start(config, &[loopback()], Keeps::Told, ServerLifetime::Embedded).await {
+            match Running::start(config, &[loopback()], ChatStorage::Configured, ServerLifetime::Embedded).await {
                 Ok(running) => {
                     Logs::audit(data.path())?;
                     self.own = Some(running);

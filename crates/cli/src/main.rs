@@ -7,14 +7,17 @@ mod commands;
 mod config;
 mod daemon;
 mod find_chat;
+mod mcp;
 mod offline_store;
 mod persona_tools;
 mod process;
 mod recording;
 mod render;
 mod server;
+mod sub_agents;
 mod terminal;
 mod turn;
+mod workspaces;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -23,8 +26,8 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use everturn_frontend::{client, entropy, output};
 
 use commands::{
-    archive, backup, chat, chats, completions, delete, demo, doctor, export, replay, run, serve, status, tokens,
-    understudy,
+    archive, asks, backup, chat, chats, completions, delete, demo, doctor, export, mcp as mcp_command, replay, run,
+    serve, status, tokens, understudy,
 };
 use server::Extension;
 
@@ -57,6 +60,9 @@ enum Command {
     /// Read-only: unfinished turns of a daemon that has ended stay unfinished until a daemon is started.
     #[command(after_help = chats::EXAMPLES)]
     Chats(chats::Chats),
+    /// List calls of all chats that wait for an answer, and allow or deny them.
+    #[command(after_help = asks::EXAMPLES)]
+    Asks(asks::Asks),
     /// Archive chats, so that lists leave them out.
     #[command(after_help = archive::EXAMPLES)]
     Archive(archive::Archive),
@@ -115,6 +121,11 @@ enum Command {
     /// List, create and revoke access tokens.
     #[command(after_help = tokens::EXAMPLES)]
     Tokens(tokens::Tokens),
+    /// List MCP servers and their tools, and try whether one starts.
+    ///
+    /// Servers are configured with [mcpServers] in the configuration file.
+    #[command(after_help = mcp_command::EXAMPLES)]
+    Mcp(mcp_command::Mcp),
     /// Print the completion script of a shell.
     #[command(after_help = completions::EXAMPLES)]
     Completions {
@@ -164,10 +175,11 @@ enum ConfigCommand {
     /// Print the configuration that `serve` would use with these flags, and the origin of each value, without
     /// keys.
     #[command(after_help = commands::config::EXAMPLES)]
-    Show(config::Flags),
+    Show(commands::config::Show),
 }
 
 fn main() -> ExitCode {
+    everturn_tools::init(); // First: this program is also the helper process of its tools.
     let Args { command } = Args::parse();
     process::private::make_files_private();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
@@ -176,12 +188,14 @@ fn main() -> ExitCode {
             match command {
                 Command::Chat(chat) => chat.run().await,
                 Command::Chats(chats) => chats.run().await,
+                Command::Asks(asks) => asks.run().await,
                 Command::Archive(archive) => archive.run().await,
                 Command::Delete(delete) => delete.run().await,
                 Command::Status(status) => status.run().await,
                 Command::Export(export) => export.run().await,
                 Command::Run(run) => run.run().await,
                 Command::Tokens(tokens) => tokens.run().await,
+                Command::Mcp(mcp) => mcp.run().await,
                 Command::Completions { shell } => completions::print(shell, Args::command()),
                 Command::Backup(backup) => backup.run(),
                 Command::Doctor(doctor) => doctor.run().await,
@@ -191,7 +205,7 @@ fn main() -> ExitCode {
                     serve::run(&flags, demo.as_ref().map(|tools| tools as &dyn Extension)).await
                 }
                 Command::Demo(demo) => demo.run().await,
-                Command::Config(ConfigCommand::Show(flags)) => commands::config::show(&flags),
+                Command::Config(ConfigCommand::Show(show)) => commands::config::show(&show).await,
                 Command::Understudy(serve) => serve.run().await,
             }
         });

@@ -10,7 +10,7 @@ use everturn::core::message::Message;
 use everturn::stores::sqlite::{self, Sqlite, SqliteInspection};
 use everturn::stores::{CallRecord, ChatQuery, ChatSnapshot, Heading, Postgres, Store, StoreError, postgres};
 
-use crate::config::{AGENT, Config, Flags};
+use crate::config::{AGENT, Config, Flags, Sandbox};
 
 /// Chats per page.
 const PAGE_LEN: usize = 200;
@@ -32,6 +32,12 @@ impl Where {
     pub fn dir(&self) -> anyhow::Result<PathBuf> {
         let flags = Flags::of_data(self.data.clone(), self.config.clone());
         Ok(Config::read(&flags, |name| std::env::var(name).ok())?.data.value)
+    }
+
+    /// How far commands of tools must be confined.
+    pub fn sandbox(&self) -> anyhow::Result<Sandbox> {
+        let flags = Flags::of_data(self.data.clone(), self.config.clone());
+        Ok(Config::read(&flags, |name| std::env::var(name).ok())?.sandbox.value)
     }
 
     /// Names of the agents in the configuration.

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use async_trait::async_trait;
 use everturn::core::chat::Effect;
 use everturn::core::prompt::ToolSpec;
-use everturn::{Agent, Approval, Policy, Tool, ToolContext, ToolError, ToolOutput};
+use everturn::{Agent, Approval, Policy, Tool, ToolContext, ToolError, ToolReturn};
 use everturn_understudy::{DICE_TOOL, NOTE_TOOL};
 use serde_json::{Value, json};
 
@@ -44,7 +44,7 @@ impl Tool for Dice {
         Policy { effect: Effect::Read, ..Policy::default() }
     }
 
-    async fn run(&self, _: ToolContext, input: Value) -> Result<ToolOutput, ToolError> {
+    async fn run(&self, _: ToolContext, input: Value) -> Result<ToolReturn, ToolError> {
         let number = |name: &str, max: u64| input[name].as_u64().unwrap_or(1).clamp(1, max);
         let (count, sides) = (number("count", DICE_MAX), number("sides", SIDES_MAX));
         let rolled: Result<Vec<String>, _> =
@@ -72,7 +72,7 @@ impl Tool for Note {
         Policy { effect: Effect::Once, approval: Approval::Needed, ..Policy::default() }
     }
 
-    async fn run(&self, _: ToolContext, input: Value) -> Result<ToolOutput, ToolError> {
+    async fn run(&self, _: ToolContext, input: Value) -> Result<ToolReturn, ToolError> {
         let text = input["text"].as_str().unwrap_or_default().replace(['\n', '\r'], " ");
         if text.trim().is_empty() || text.len() > NOTE_BYTES_MAX {
             return Err(format!("a note has 1 to {NOTE_BYTES_MAX} bytes").into());

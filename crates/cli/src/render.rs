@@ -2,14 +2,22 @@
 
 pub mod usage;
 
-use everturn_server::wire::{Call, Chat, Ended, Message, Part, Reply, ResultOf, Stop, Summary, Verdict};
+use serde_json::Value;
+
+use everturn_server::wire::{
+    AgentWorkspace, Call, Chat, Ended, McpServer, McpState, Message, Part, Reply, ResultOf, Stop, Summary, Verdict,
+};
 
 use crate::terminal::visible;
-use crate::terminal::wrap::{At, wrap};
+use crate::terminal::wrap::{At, clip, wrap};
 use crate::terminal::{Ink, Line, Look};
 
 /// Lines of a result that are shown.
 const RESULT_LINES_MAX: usize = 4;
+/// Lines of a diff that are shown.
+const DIFF_LINES_MAX: usize = 30;
+/// Bytes of a field that is shown beside the main one.
+const SHORT_BYTES_MAX: usize = 40;
 /// Letters of a call's input that are shown if no approval is needed.
 const INPUT_LETTERS_MAX: usize = 400;
 
@@ -59,10 +67,9 @@ pub fn trouble(text: &str, width: usize) -> Vec<Line> {
 /// A complete call of the model.
 pub fn call(call: &Call, width: usize) -> Vec<Line> {
     let mut line = Line::new("▸ ", Look::ink(Ink::Blue)).and(&call.tool, Look::BOLD);
-    let mut input: String = call.input.chars().take(INPUT_LETTERS_MAX).collect();
-    if input.len() < call.input.len() {
-        input.push('…');
-    }
+    let input = brief(&call.input).unwrap_or_else(|| call.input.clone());
+    let cut = input.char_indices().nth(INPUT_LETTERS_MAX).map(|(at, _)| at);
+    let input = cut.map_or_else(|| input.clone(), |at| format!("{}…", &input[..at]));
     if !input.is_empty() {
         line = line.and(" ", Look::PLAIN).and(&input, Look::DIM);
     }
@@ -83,16 +90,82 @@ pub fn result(result: &ResultOf, width: usize) -> Vec<Line> {
         .and(&result.tool, Look::PLAIN)
         .and(&format!("{said}{took}"), Look::DIM);
     let mut lines = vec![head];
-    let output: Vec<&str> = result.output.lines().filter(|line| !line.trim().is_empty()).collect();
-    for line in output.iter().take(RESULT_LINES_MAX) {
-        let line = Line::dim(&format!("    {line}"));
-        // One row per line: a result is only shown in brief.
-        lines.push(crate::terminal::wrap::clip(line, width));
+    if let Some(diff) = diff(&result.output) {
+        lines.extend(diff_lines(diff, width));
+        return lines;
     }
-    if output.len() > RESULT_LINES_MAX {
-        lines.push(Line::dim(&format!("    … {} more lines", output.len() - RESULT_LINES_MAX)));
+    let output: Vec<&str> = result.output.lines().filter(|line| !line.trim().is_empty()).collect();
+    // One row per line: a result is only shown in brief. What a command ended with matters most.
+    let more = output.len().saturating_sub(RESULT_LINES_MAX);
+    let is_of_command = output.last().is_some_and(|line| line.starts_with("[exit "));
+    let shown = if is_of_command { &output[more..] } else { &output[..output.len() - more] };
+    let left_out = |words: &str| (more > 0).then(|| Line::dim(&format!("    … {more} {words}")));
+    lines.extend(left_out("lines before").filter(|_| is_of_command));
+    lines.extend(shown.iter().map(|line| clip(Line::dim(&format!("    {line}")), width)));
+    lines.extend(left_out("more lines").filter(|_| !is_of_command));
+    lines
+}
+
+/// A change of a file, with its diff.
+pub fn changed(head: &str, diff: &str, width: usize) -> Vec<Line> {
+    let mut lines = quiet(head, width);
+    lines.extend(diff_lines(diff, width));
+    lines
+}
+
+/// The state of an MCP server.
+pub fn mcp_state(server: &McpServer) -> String {
+    match (server.state, server.rests_seconds) {
+        (McpState::Configured, _) => "not started yet".into(),
+        (McpState::Known, _) => "known".into(),
+        (McpState::Started, _) => "started".into(),
+        (McpState::InUse, _) => "in use".into(),
+        (McpState::NeedsLogin, _) => "needs login".into(),
+        (McpState::Resting, seconds) => format!("rests for {} s", seconds.unwrap_or_default()),
+        (McpState::Failed, _) => "failed".into(),
+    }
+}
+
+/// The unified diff in the output of a tool that changed a file.
+fn diff(output: &str) -> Option<&str> {
+    let begin = if output.starts_with("--- ") { 0 } else { output.find("\n--- ")? + 1 };
+    let diff = &output[begin..];
+    (diff.contains("\n+++ ") && diff.contains("\n@@ ")).then_some(diff)
+}
+
+/// The changed lines of a diff, in colour.
+fn diff_lines(diff: &str, width: usize) -> Vec<Line> {
+    let changes: Vec<&str> = diff.lines().skip_while(|line| !line.starts_with("@@")).collect();
+    let line = |text: &&str| {
+        let look = match text.as_bytes().first() {
+            Some(b'+') => Look::ink(Ink::Green),
+            Some(b'-') => Look::ink(Ink::Red),
+            Some(b'@') => Look::ink(Ink::Cyan),
+            _ => Look::DIM,
+        };
+        clip(Line::new(&format!("    {text}"), look), width)
+    };
+    let mut lines: Vec<Line> = changes.iter().take(DIFF_LINES_MAX).map(line).collect();
+    if changes.len() > DIFF_LINES_MAX {
+        lines.push(Line::dim(&format!("    … {} more lines", changes.len() - DIFF_LINES_MAX)));
     }
     lines
+}
+
+/// The input of a call in one line, if it names a command, a file or a pattern: that first, then the short fields.
+pub fn brief(input: &str) -> Option<String> {
+    let Ok(Value::Object(fields)) = serde_json::from_str(input) else { return None };
+    let main =
+        ["command", "path", "pattern"].into_iter().find(|name| fields.get(*name).is_some_and(Value::is_string))?;
+    let text = fields[main].as_str()?.split_whitespace().collect::<Vec<_>>().join(" ");
+    let others = fields.iter().filter(|(name, _)| *name != main).filter_map(|(name, value)| match value {
+        Value::String(text) if text.len() <= SHORT_BYTES_MAX => Some(format!(" · {name} {text}")),
+        Value::Bool(true) => Some(format!(" · {name}")),
+        Value::Number(number) => Some(format!(" · {name} {number}")),
+        Value::Array(values) => Some(format!(" · {name}: {}", values.len())),
+        _ => None,
+    });
+    Some(text + &others.collect::<String>())
 }
 
 /// A summary that replaces everything before it.
@@ -174,18 +247,37 @@ pub fn thinking(text: &str, width: usize) -> Vec<Line> {
     wrap(&Line::dim("│ ").and(text, look), width, &Line::dim("│ "), At::Words)
 }
 
-/// A call in full, for an approval: nothing is left out, and every character is visible.
-pub fn whole_call(call: &Call, width: usize) -> Vec<Line> {
+/// Where tools work, how far they are confined, and whether they have the network.
+pub fn workspace_told(workspace: &AgentWorkspace) -> String {
+    let AgentWorkspace { path, confinement, network } = workspace;
+    format!("{path} · confinement {confinement} · network {network}")
+}
+
+/// A call in full, for an approval: nothing is left out, and every character is visible. `place` is where it would run.
+pub fn whole_call(tool: &str, input: &str, place: Option<&str>, width: usize) -> Vec<Line> {
     let look = Look::ink(Ink::Yellow);
-    let mut lines = vec![Line::new("┌ ", look).and(&call.tool, Look::BOLD).and(" wants to run with", Look::PLAIN)];
-    let pretty = serde_json::from_str::<serde_json::Value>(&call.input)
-        .and_then(|value| serde_json::to_string_pretty(&value))
-        .unwrap_or_else(|_| call.input.clone());
-    for line in pretty.lines() {
+    let mut lines = vec![Line::new("┌ ", look).and(tool, Look::BOLD).and(" wants to run with", Look::PLAIN)];
+    for line in pretty(input).lines() {
         lines.extend(wrap(&Line::new("│ ", look).and(line, Look::PLAIN), width, &Line::new("│ ", look), At::Letters));
+    }
+    if let Some(place) = place {
+        let line = Line::new("│ ", look).and(&format!("in {place}"), Look::BOLD);
+        lines.extend(wrap(&line, width, &Line::new("│ ", look), At::Letters));
     }
     lines.push(Line::new("└", look));
     lines
+}
+
+/// The input of a call, with one field per line if it is JSON.
+pub fn pretty(input: &str) -> String {
+    serde_json::from_str::<serde_json::Value>(input)
+        .and_then(|value| serde_json::to_string_pretty(&value))
+        .unwrap_or_else(|_| input.into())
+}
+
+/// The newest line of a tool's progress.
+pub fn newest_line(progress: &str) -> Option<&str> {
+    progress.lines().map(str::trim).rfind(|line| !line.is_empty())
 }
 
 /// Milliseconds in words.

@@ -1,5 +1,6 @@
 //! The server in this process: opens the store, connects providers and agents, and starts listening.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,17 +8,21 @@ use anyhow::{Context as _, anyhow, bail};
 use everturn::core::ids::ModelId;
 use everturn::stores::{Durability, Memory, Postgres, Sqlite, Store, Tokens, postgres, sqlite};
 use everturn::{Agent, Builder, Engine, Metrics};
+use everturn_mcp::McpServers;
 use everturn_server::{
     AnnouncedAddress, ConnectedProviders, DataDir, FirstToken, Instance, ListenerConfig, Reach, Server, ServerLifetime,
-    ServerParts, connect_providers,
+    ServerParts, WorkspaceService, connect_providers,
 };
 use prometheus_client::registry::Registry;
 
-use crate::config::{AGENT, Config, Connections, Openness};
+use crate::config::{AGENT, Config, Connections, Exposure, Profile};
+use crate::mcp::{self, Starts, Usual};
 use crate::output;
 use crate::persona_tools;
 use crate::process::{descriptors, private};
 use crate::recording::Whose;
+use crate::sub_agents;
+use crate::workspaces::{Workspaces, agent_in};
 
 /// An opened store.
 pub struct OpenStore {
@@ -82,9 +87,9 @@ async fn open(data: &DataDir, place: Place) -> anyhow::Result<OpenStore> {
 
 /// Where a server in this process stores its chats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Keeps {
+pub enum ChatStorage {
     /// In the configured store.
-    Told,
+    Configured,
     /// In memory, until the process ends.
     Memory,
 }
@@ -119,10 +124,10 @@ impl Running {
     pub async fn start(
         config: &Config,
         at: &[ListenerConfig],
-        keeps: Keeps,
+        storage: ChatStorage,
         stay: ServerLifetime,
     ) -> anyhow::Result<Self> {
-        let (data, kept) = prepare(config, keeps).await?;
+        let (data, kept) = prepare(config, storage).await?;
         Self::start_on(data, kept, config, at, stay, None).await
     }
 
@@ -143,20 +148,18 @@ impl Running {
         let is_keyless = model.provider() == "understudy"; // With any key the model would be another one.
         let model = config.model.value.clone().unwrap_or(model);
         config.warnings(&model).iter().for_each(|warning| tracing::warn!("{warning}"));
-        let mut agent = config.usual_agent(model.clone())?;
-        if model.provider() == "understudy" && extension.is_none() {
-            agent = persona_tools::equip(agent, data.path())?;
-        }
-        builder = builder.agent(AGENT, agent);
+        let starts = if config.chats_max.value == Some(0) { Starts::WhenCalled } else { Starts::ToLearn };
+        let servers = mcp::servers(config, data.path(), starts)?;
         if let Some(extension) = extension {
             builder = extension.add_providers(builder)?;
         }
-        for name in config.agents.keys() {
-            let mut agent = config.named_agent(name)?;
-            if let Some(extension) = extension {
-                agent = extension.add_tools(agent)?;
-            }
+        let mut workspaces = Workspaces::open(config, data.path()).await?;
+        for (name, profile, agent) in agents(config, &model, data.path(), &servers, extension)? {
+            let (agent, inside) = placed(config, name, profile, agent, workspaces.as_mut())?;
             builder = builder.agent(name, agent);
+            if let Some((name, agent)) = inside {
+                builder = builder.agent(&name, agent);
+            }
         }
         let engine = config.bounded(builder, data.path(), &whose).start();
         is_provided(&engine, &config.models.value)?;
@@ -166,8 +169,23 @@ impl Running {
         }
         let models = config.offered(models);
         let limits = config.bounds();
-        let parts = ServerParts { engine, store, tokens, registry, agent: AGENT.into(), models, limits };
-        let Openness { proxies, origins, .. } = &config.openness;
+        let states = Arc::new(move || servers.statuses().into_iter().map(mcp::shown).collect());
+        let agent = config.workspace.value.as_ref().map_or(AGENT.into(), |directory| agent_in(AGENT, directory));
+        let told = workspaces.as_ref().map(|workspaces| workspaces.told.clone()).unwrap_or_default();
+        let workspace_service = workspaces.map(|workspaces| Arc::new(workspaces) as Arc<dyn WorkspaceService>);
+        let parts = ServerParts {
+            engine,
+            store,
+            tokens,
+            registry,
+            agent,
+            models,
+            mcp: states,
+            limits,
+            workspaces: told,
+            workspace_service,
+        };
+        let Exposure { proxies, origins, .. } = &config.exposure;
         let (proxies, origins) = (proxies.value.clone(), origins.value.clone());
         let reach = Reach { hosts: config.hosts.value.clone(), proxies, origins };
         let opened = Server::open(parts, at, reach).await.map_err(anyhow::Error::from);
@@ -193,18 +211,67 @@ impl Running {
     }
 }
 
+/// The agents of the configuration, each with its profile, without workspaces.
+fn agents<'a>(
+    config: &'a Config,
+    model: &ModelId,
+    data: &Path,
+    servers: &McpServers,
+    extension: Option<&dyn Extension>,
+) -> anyhow::Result<Vec<(&'a str, &'a Profile, Agent)>> {
+    let usual = config.usual_agent(model.clone())?;
+    let mut usual = mcp::equip(usual, servers, config.usual.mcp.as_deref(), Usual::All)?;
+    if model.provider() == "understudy" && extension.is_none() {
+        usual = persona_tools::equip(usual, data)?;
+    }
+    let mut agents = vec![(AGENT, &config.usual, usual)];
+    for (name, profile) in &config.agents {
+        let agent = config.named_agent(name)?;
+        let mut agent = mcp::equip(agent, servers, profile.mcp.as_deref(), Usual::None)?;
+        if let Some(extension) = extension {
+            agent = extension.add_tools(agent)?;
+        }
+        agents.push((name, profile, agent));
+    }
+    Ok(agents)
+}
+
+/// The agent with its sub-agents and the workspace of its profile, and the copy of it that works in the directory of `--workspace`.
+fn placed(
+    config: &Config,
+    name: &str,
+    profile: &Profile,
+    agent: Agent,
+    workspaces: Option<&mut Workspaces>,
+) -> anyhow::Result<(Agent, Option<(String, Agent)>)> {
+    let plain = sub_agents::equip(agent.clone(), config, profile, None)?;
+    let Some(workspaces) = workspaces else { return Ok((plain, None)) };
+    let inside = config.workspace.value.as_ref().map(|directory| {
+        let name = agent_in(name, directory);
+        let agent = sub_agents::equip(agent, config, profile, Some(directory))?;
+        let agent = workspaces.equip(&name, agent, directory, profile)?;
+        anyhow::Ok((name, agent))
+    });
+    let inside = inside.transpose()?;
+    let agent = match config.directory(profile) {
+        Some(directory) => workspaces.equip(name, plain, directory, profile)?,
+        None => plain,
+    };
+    Ok((agent, inside))
+}
+
 /// Opens the data directory and the store. No chat runs yet, so a stop meanwhile has nothing to hand over.
-pub async fn prepare(config: &Config, keeps: Keeps) -> anyhow::Result<(DataDir, OpenStore)> {
+pub async fn prepare(config: &Config, storage: ChatStorage) -> anyhow::Result<(DataDir, OpenStore)> {
     private::hide_from_other_processes();
     descriptors::raise();
     let data = DataDir::open(&config.data.value)?;
-    let kept = match keeps {
-        Keeps::Told => {
+    let kept = match storage {
+        ChatStorage::Configured => {
             let (durability, connections) = (config.durability.value.into(), config.database_connections.value);
             let place = Place::told(durability, connections, |name| std::env::var(name).ok())?;
             open(&data, place).await?
         }
-        Keeps::Memory => {
+        ChatStorage::Memory => {
             let kept = Arc::new(Memory::new());
             OpenStore { store: kept.clone(), tokens: kept, what: "memory", whose: Whose::Ours, instance: None }
         }

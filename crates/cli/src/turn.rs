@@ -4,24 +4,25 @@ mod told;
 
 use std::io::{IsTerminal, Write};
 
-use everturn_server::wire::{AskKind, Body, Ended, Failure, Part, Standing, Status, View, When};
+use everturn_server::wire::{AskKind, Body, Chat, Ended, Failure, Part, Standing, Status, View, When};
 
 use crate::client::{Client, Watch, WatchEvent};
-use crate::daemon::House;
+use crate::daemon::DaemonConnection;
 use crate::output::{self, Asides};
 use crate::process::signals::Ends;
-use crate::render::said;
+use crate::render::{pretty, said};
+use crate::workspaces::resuming;
 pub use told::{Lines, TurnOutput, Words};
 
 /// A turn that is followed.
 pub struct Turn {
     watch: Watch,
-    asked: Asked,
+    asked: SentMessage,
     asides: Asides,
 }
 
 /// The sent message, and its known state.
-struct Asked {
+struct SentMessage {
     prompt: String,
     /// The newest message before the prompt.
     before: u64,
@@ -40,6 +41,8 @@ pub enum End {
     Awaits {
         /// Description for the user.
         what: String,
+        /// The input of the call, as far as the daemon has it.
+        input: Option<String>,
         /// Approval or result.
         wants: AskKind,
     },
@@ -51,16 +54,21 @@ pub enum End {
 
 impl Turn {
     /// Sends the message, and watches the chat from there.
-    pub async fn begin(house: &mut House, chat: &str, prompt: &str, asides: Asides) -> anyhow::Result<Self> {
-        let mut watch = house.client.watch(chat);
+    pub async fn begin(
+        connection: &mut DaemonConnection,
+        chat: &str,
+        prompt: &str,
+        asides: Asides,
+    ) -> anyhow::Result<Self> {
+        let mut watch = connection.client.watch(chat);
         while watch.view().status.is_none() {
             if let WatchEvent::Lost(_) = watch.next().await? {
-                house.settle_in().await?;
+                connection.settle_in().await?;
             }
         }
         let before = watch.view().messages.last().map_or(0, |message| message.id);
-        let queued = house.client.send(chat, prompt, When::Queue).await?.id;
-        let asked = Asked { prompt: prompt.into(), before, queued, has_waited: false, is_heard: false };
+        let queued = connection.client.send(chat, prompt, When::Queue).await?.id;
+        let asked = SentMessage { prompt: prompt.into(), before, queued, has_waited: false, is_heard: false };
         Ok(Self { watch, asked, asides })
     }
 
@@ -70,7 +78,11 @@ impl Turn {
     }
 
     /// Follows the turn to its end.
-    pub async fn follow(&mut self, house: &mut House, told: &mut impl TurnOutput) -> anyhow::Result<End> {
+    pub async fn follow(
+        &mut self,
+        connection: &mut DaemonConnection,
+        told: &mut impl TurnOutput,
+    ) -> anyhow::Result<End> {
         let mut is_lost = false;
         loop {
             match self.watch.next().await? {
@@ -85,7 +97,7 @@ impl Turn {
                     if !std::mem::replace(&mut is_lost, true) {
                         self.asides.say(format_args!("{error}; reconnecting"));
                     }
-                    house.settle_in().await?;
+                    connection.settle_in().await?;
                 }
                 WatchEvent::Back => {
                     is_lost = false;
@@ -96,7 +108,7 @@ impl Turn {
     }
 }
 
-impl Asked {
+impl SentMessage {
     /// How the turn has ended, if it has.
     fn end(&mut self, view: &View) -> Option<End> {
         let is_ours = |parts: &[Part]| said(parts) == self.prompt;
@@ -123,8 +135,9 @@ fn awaits(standing: &Standing, more: &str) -> Option<End> {
     let what = match ask.wants {
         AskKind::Approval => format!("{} waits for approval{more}", ask.tool),
         AskKind::Result => format!("{} has to be run by a client{more}", ask.tool),
+        AskKind::Answer => format!("{} asks a question{more}", ask.tool),
     };
-    Some(End::Awaits { what, wants: ask.wants })
+    Some(End::Awaits { what, input: ask.input.clone(), wants: ask.wants })
 }
 
 /// Runs the future to its end. The first signal interrupts the turn, and the stream reports the outcome; a
@@ -159,7 +172,7 @@ pub async fn stoppable(
 
 impl End {
     /// Prints how the turn ended on standard error, and returns the exit code.
-    pub fn report(&self, chat: &str) -> u8 {
+    pub fn report(&self, chat: &Chat) -> u8 {
         let (code, said) = match self {
             Self::Ended(Ended::Done | Ended::StopAfter { .. }) => return 0,
             Self::Ended(Ended::Interrupted) => (130, "stopped; the answer so far is kept".into()),
@@ -172,13 +185,24 @@ impl End {
                 let how = how.as_ref().and_then(|how| how["how"].as_str()).unwrap_or("early").replace('_', " ");
                 (3, format!("the turn ended early: {how}"))
             }
-            Self::Awaits { what, wants: AskKind::Approval } => {
-                (4, format!("{what}: continue with `everturn chat --resume {chat}`"))
+            Self::Awaits { what, input, wants: AskKind::Approval } => {
+                let input = with_input(input.as_deref());
+                (4, format!("{what}: continue with `{}`{input}", resuming(&chat.id, &chat.agent)))
+            }
+            Self::Awaits { what, input, wants: AskKind::Answer } => {
+                let input = with_input(input.as_deref());
+                (4, format!("{what}: answer with `everturn asks answer {} JSON`{input}", chat.id))
             }
             // No command runs client tools.
-            Self::Awaits { what, wants: AskKind::Result } => {
-                let path = format!("POST /v1/chats/{chat}/answers");
-                (4, format!("{what}: the chat waits until a client that has the tool sends its result to {path}"))
+            Self::Awaits { what, input, wants: AskKind::Result } => {
+                let path = format!("POST /v1/chats/{}/answers", chat.id);
+                let input = with_input(input.as_deref());
+                (
+                    4,
+                    format!(
+                        "{what}: the chat waits until a client that has the tool sends its result to {path}{input}"
+                    ),
+                )
             }
             Self::Dropped => (1, "another client removed the message from the queue; it was not answered".into()),
             Self::Left => (130, "left; the turn may continue without you".into()),
@@ -186,6 +210,11 @@ impl End {
         output::aside(said);
         code
     }
+}
+
+/// The input of a call in full, on lines of its own, for the decision.
+fn with_input(input: Option<&str>) -> String {
+    input.map(|input| format!("\n{}", pretty(input))).unwrap_or_default()
 }
 
 #[cfg(test)]

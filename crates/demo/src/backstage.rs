@@ -22,7 +22,7 @@ use everturn::providers::http::Http;
 use everturn::providers::openai::OPENAI;
 use everturn::providers::openai_chat::OpenAiChat;
 use everturn::providers::openai_responses::OpenAiResponses;
-use everturn::{Agent, Approval, Background, Builder, Policy, Tool, ToolContext, ToolError, ToolOutput};
+use everturn::{Agent, Approval, Background, Builder, Policy, Tool, ToolContext, ToolError, ToolReturn};
 use serde_json::{Value, json};
 
 use super::ledger::{Line, What};
@@ -118,9 +118,9 @@ impl Tool for Waits {
         Policy { approval: self.approval, ..Policy::default() }
     }
 
-    async fn run(&self, _: ToolContext, _: Value) -> Result<ToolOutput, ToolError> {
+    async fn run(&self, _: ToolContext, _: Value) -> Result<ToolReturn, ToolError> {
         match self.approval {
-            Approval::Needed => Ok("launched".into()),
+            Approval::Needed | Approval::EachTime => Ok("launched".into()),
             Approval::NotNeeded => std::future::pending().await,
         }
     }
@@ -167,7 +167,7 @@ impl Tool for Counted {
         Policy { effect: self.effect, ..Policy::default() }
     }
 
-    async fn run(&self, context: ToolContext, input: Value) -> Result<ToolOutput, ToolError> {
+    async fn run(&self, context: ToolContext, input: Value) -> Result<ToolReturn, ToolError> {
         let number = input["number"].as_u64().unwrap_or_default();
         #[cfg(feature = "sabotage")]
         if super::sabotage::is("no-tool") {

@@ -16,7 +16,7 @@ use crate::source::{STAMP, TICK};
 
 /// How long anything may take before the bench gives up.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Streams of one token. It may have one more open, which those who came before have.
+/// Streams of one token. It may have one more, which an earlier stream may still hold.
 const STREAMS_MAX: usize = 99;
 /// What stands before a cursor. No line of an event's data begins like this.
 const ID: &[u8] = b"\nid: ";
@@ -157,7 +157,7 @@ impl Clients {
     pub fn open(process: &Process, seen: &Arc<Seen>, chats: usize, prompt: &str) -> Self {
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
         if chats > 1 {
-            runtime.on_thread_park(|| std::thread::sleep(TICK)); // Nobody is to wake us for every delta.
+            runtime.on_thread_park(|| std::thread::sleep(TICK)); // Not woken for every delta.
         }
         let runtime = runtime.worker_threads(1).enable_all().build().unwrap();
         let (middle, door) = (process.middle, Door::of(process));

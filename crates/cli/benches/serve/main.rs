@@ -27,7 +27,7 @@ use source::Source;
 /// Deltas a second and chat.
 const PACE: u32 = 50;
 /// Chats that stream at the same time, at which pace, and how. Two cores that also have the model and the
-/// clients to do are full with a thousand connections on each side at the usual pace, whoever stands in the
+/// clients to do are full with a thousand connections on each side at the usual pace, with any server in the
 /// middle (ADR 16); so there are a thousand slower ones too, and a thousand that share connections as
 /// providers and proxies have it.
 const LOADS: [Load; 4] = [
@@ -197,7 +197,7 @@ fn restarted(source: &Source, dir: &Path) -> Vec<u32> {
     source.go_on(PACE);
     std::thread::sleep(WARM_UP);
     drop(process);
-    source.end_answers(); // Nobody hears how those of before end.
+    source.end_answers(); // No client reads the ends of the old answers.
     let killed = source.now();
     let process = Process::start_in(Middle::Everturn, Wire::Http1, source, dir.path());
     let start = (source.now() - killed).as_micros() as u32;

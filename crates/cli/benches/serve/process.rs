@@ -91,7 +91,7 @@ impl Process {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
         let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
         let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
-        Duration::from_millis(ticks * 10) // Linux counts hundredths for whoever asks like this.
+        Duration::from_millis(ticks * 10) // `/proc` counts in hundredths of a second.
     }
 
     /// Resident memory now, in KiB.

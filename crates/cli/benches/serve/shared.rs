@@ -1,4 +1,4 @@
-//! HTTP/2: a model over TLS, and clients of whom many share a connection, as behind a proxy.
+//! HTTP/2: a model over TLS, and clients that share connections, as behind a proxy.
 
 use std::collections::HashMap;
 use std::net::{SocketAddr, TcpListener};
@@ -23,12 +23,12 @@ use crate::source::{Answer, BEGIN, runtime, write_paced};
 /// Requests at once on a connection to the model: what most providers take.
 const STREAMS_MAX: u32 = 100;
 
-/// What a client lets wait in each of its streams: a proxy has room, and who has little asks for more all the
-/// time.
+/// Flow-control window of each stream of a client. Large, as proxies have it: a small one costs an update every
+/// few deltas.
 const WINDOW: u32 = 1 << 20;
 
-/// Answers on `listener`, each request with an answer that goes on at this pace. Whom to trust is written to
-/// `authority`.
+/// Answers on `listener`, each request with an answer that goes on at this pace. The certificate to trust is
+/// written to `authority`.
 pub fn serve(listener: TcpListener, authority: &Path, (clock, pace): (Instant, Arc<AtomicU32>)) -> SocketAddr {
     let (address, acceptor, (paced, answers)) =
         (listener.local_addr().unwrap(), acceptor(authority), unbounded_channel());

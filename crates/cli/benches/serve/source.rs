@@ -22,7 +22,7 @@ use crate::process::Wire;
 use crate::shared;
 
 /// How long the model and the clients rest when nothing is to be done: they are many machines, each with its own cores, and
-/// here they share two with what is measured. Delays have up to two of these in them, whoever stands in the middle.
+/// here they share two with what is measured. Delays have up to two of these in them, with any server in the middle.
 pub const TICK: Duration = Duration::from_millis(1);
 /// A prompt that asks for so many deltas as fast as possible begins like this.
 pub const FAST: &str = "as fast as possible: ";
@@ -54,7 +54,7 @@ pub enum Answer {
 pub struct Source {
     address: SocketAddr,
     secure: SocketAddr,
-    /// Whom to trust at the second of these.
+    /// File with the certificate to trust at `secure`.
     authority: PathBuf,
     clock: Instant,
     /// Deltas a second and chat; none while answers wait.
@@ -87,7 +87,7 @@ impl Source {
         }
     }
 
-    /// Whom to trust there.
+    /// File with the certificate to trust there.
     pub fn authority(&self) -> &Path {
         &self.authority
     }
@@ -116,8 +116,8 @@ pub fn runtime() -> Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// Listens as servers of many do: by itself the standard library lets 128 wait, and whoever is turned away tries again
-/// after a second.
+/// Listens with a long backlog: the standard library's is 128, and a connection beyond it is tried again after a
+/// second.
 fn listen() -> TcpListener {
     let listener = runtime().block_on(async {
         let socket = tokio::net::TcpSocket::new_v4().unwrap();
@@ -178,7 +178,7 @@ fn pour(stream: &mut TcpStream, clock: Instant, count: usize) {
     end(stream);
 }
 
-/// Writes a delta to each stream when it is due. Whoever carries them on the same thread has its turn between two ticks.
+/// Writes a delta to each stream when it is due. A task that carries them on the same thread runs between two ticks.
 pub async fn write_paced(mut streams: UnboundedReceiver<Answer>, clock: Instant, pace: Arc<AtomicU32>) {
     let (mut begun, mut event) = (Vec::<Answer>::new(), framed(DELTA));
     loop {
@@ -210,7 +210,7 @@ pub async fn write_paced(mut streams: UnboundedReceiver<Answer>, clock: Instant,
 }
 
 impl Answer {
-    /// Writes a piece as HTTP/1.1 has it, or what is in it; nothing if nobody is there any more.
+    /// Writes a piece as HTTP/1.1 has it, or what is in it; nothing if the client is gone.
     fn say(&mut self, piece: &[u8]) -> Option<()> {
         match self {
             Self::Alone(stream) => stream.write_all(piece).ok(),
@@ -229,7 +229,7 @@ impl Answer {
 fn end(stream: &mut TcpStream) {
     let mut bytes = framed(END);
     bytes.extend_from_slice(b"0\r\n\r\n");
-    let _ = stream.write_all(&bytes); // Nobody may be there any more.
+    let _ = stream.write_all(&bytes); // The client may be gone.
 }
 
 /// A piece of a body of unknown length.

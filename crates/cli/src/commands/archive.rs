@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use everturn_server::wire::Patch;
 
-use crate::daemon::{House, Otherwise, Own, Which};
+use crate::daemon::{ChatArgs, DaemonArgs, DaemonConnection, IfNoDaemon};
 use crate::find_chat::find;
 use crate::output::println;
 use crate::render::short_title;
@@ -25,23 +25,23 @@ pub struct Archive {
     #[arg(long)]
     undo: bool,
     #[command(flatten)]
-    which: Which,
+    daemon: DaemonArgs,
 }
 
 impl Archive {
     /// Archives each chat, or takes it out.
     pub async fn run(self) -> anyhow::Result<ExitCode> {
-        let house = self.which.open(&Own::default(), Otherwise::Start).await?;
-        let done = self.each(&house).await;
-        house.leave().await;
+        let connection = self.daemon.open(&ChatArgs::default(), IfNoDaemon::Start).await?;
+        let done = self.each(&connection).await;
+        connection.leave().await;
         done
     }
 
-    async fn each(&self, house: &House) -> anyhow::Result<ExitCode> {
+    async fn each(&self, connection: &DaemonConnection) -> anyhow::Result<ExitCode> {
         for piece in &self.chats {
-            let chat = find(&house.client, piece).await?;
+            let chat = find(&connection.client, piece).await?;
             let patch = Patch { archived: Some(!self.undo), ..Patch::default() };
-            let chat = house.client.patch(&chat.id, &patch).await?;
+            let chat = connection.client.patch(&chat.id, &patch).await?;
             println!("{}  {}  {}", chat.id, if self.undo { "taken out" } else { "archived" }, short_title(&chat));
         }
         Ok(ExitCode::SUCCESS)

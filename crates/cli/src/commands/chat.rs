@@ -1,6 +1,7 @@
 //! `everturn chat`: a chat in the terminal.
 
 mod attach;
+mod facts;
 mod live;
 mod order;
 mod outbox;
@@ -16,7 +17,7 @@ use anyhow::bail;
 use everturn_server::wire::{Chat, Create};
 use tokio::sync::mpsc;
 
-use crate::daemon::{House, Otherwise, Own, Which};
+use crate::daemon::{ChatArgs, DaemonArgs, DaemonConnection, IfNoDaemon};
 use crate::find_chat::find;
 use crate::output::Asides;
 use crate::process::signals::Ends;
@@ -29,6 +30,7 @@ pub const EXAMPLES: &str = "Examples:
   everturn chat
   everturn chat --last
   everturn chat --resume 7k2f9q
+  everturn chat --workspace .
 
 While it answers: Enter queues what you type, Ctrl-S steers with it, Ctrl-C stops and keeps what was said. /help says more.";
 
@@ -39,9 +41,9 @@ const STOPPED: u8 = 130;
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    which: Which,
+    daemon: DaemonArgs,
     #[command(flatten)]
-    own: Own,
+    own: ChatArgs,
     /// Continue this chat: its id, or a unique beginning or end of it. Without an id, choose from a list.
     #[arg(long, value_name = "ID", num_args = 0..=1, default_missing_value = "", conflicts_with = "last")]
     resume: Option<String>,
@@ -56,73 +58,75 @@ pub struct Args {
 impl Args {
     /// Runs the chat until the user leaves or standard input ends.
     pub async fn run(self) -> anyhow::Result<ExitCode> {
-        let mut house = self.which.open(&self.own, Otherwise::Start).await?;
+        let mut connection = self.daemon.open(&self.own, IfNoDaemon::Start).await?;
         let is_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
         if is_terminal {
             let colours = Colours::wanted(|name| std::env::var(name).ok());
-            return self.in_terminal(house, colours).await;
+            return self.in_terminal(connection, colours).await;
         }
-        let talked = self.plainly(&mut house).await;
-        house.leave().await;
+        let talked = self.plainly(&mut connection).await;
+        connection.leave().await;
         talked
     }
 
-    async fn in_terminal(self, house: House, colours: Colours) -> anyhow::Result<ExitCode> {
+    async fn in_terminal(self, connection: DaemonConnection, colours: Colours) -> anyhow::Result<ExitCode> {
         let chosen = match &self.resume {
-            Some(id) if id.is_empty() => match pick::pick(&house.client, colours).await {
-                Ok(Some(id)) => self.found(&house, &id).await.map(Some),
+            Some(id) if id.is_empty() => match pick::pick(&connection.client, colours).await {
+                Ok(Some(id)) => self.found(&connection, &id).await.map(Some),
                 Ok(None) => {
-                    house.leave().await;
+                    connection.leave().await;
                     return Ok(ExitCode::SUCCESS);
                 }
                 Err(error) => Err(error),
             },
-            _ => self.chosen(&house).await,
+            _ => self.chosen(&connection).await,
         };
         match chosen {
             Ok(chat) => {
                 let (model, debug) = (self.own.model(), self.own.debug);
-                Session::run(house, chat, Begin { agent: self.agent, model, debug }, colours).await
+                let agent = connection.agent(self.agent.as_deref());
+                Session::run(connection, chat, Begin { agent, model, debug }, colours).await
             }
             Err(error) => {
-                house.leave().await;
+                connection.leave().await;
                 Err(error)
             }
         }
     }
 
     /// The chat of `--resume` or `--last`; `None` for a new one.
-    async fn chosen(&self, house: &House) -> anyhow::Result<Option<Chat>> {
+    async fn chosen(&self, connection: &DaemonConnection) -> anyhow::Result<Option<Chat>> {
         match &self.resume {
             Some(id) if id.is_empty() => {
                 bail!("--resume needs an id without a terminal to choose in: `everturn chats` lists them")
             }
-            Some(id) => self.found(house, id).await.map(Some),
+            Some(id) => self.found(connection, id).await.map(Some),
             None if self.last => {
-                let chats = house.client.list("archived=false&limit=1").await?;
+                let chats = connection.client.list("archived=false&limit=1").await?;
                 let Some(newest) = chats.chats.first() else { bail!("there is no chat yet") };
-                self.found(house, &newest.id).await.map(Some)
+                self.found(connection, &newest.id).await.map(Some)
             }
             None => Ok(None),
         }
     }
 
     /// The chat with this piece of an id, with the model and recording of the flags applied.
-    async fn found(&self, house: &House, piece: &str) -> anyhow::Result<Chat> {
-        let chat = find(&house.client, piece).await?;
-        Ok(self.own.choose(&house.client, chat).await?)
+    async fn found(&self, connection: &DaemonConnection, piece: &str) -> anyhow::Result<Chat> {
+        let chat = find(&connection.client, piece).await?;
+        connection.is_of_workspace(&chat)?;
+        Ok(self.own.choose(&connection.client, chat).await?)
     }
 
     /// One turn for each line of the input, as plain text.
-    async fn plainly(&self, house: &mut House) -> anyhow::Result<ExitCode> {
-        let chat = match self.chosen(house).await? {
+    async fn plainly(&self, connection: &mut DaemonConnection) -> anyhow::Result<ExitCode> {
+        let chat = match self.chosen(connection).await? {
             Some(chat) => chat,
             None => {
-                let (agent, model) = (self.agent.clone(), self.own.model());
-                house.create(&Create { agent, model, debug: self.own.debug, ..Create::default() }).await?
+                let (agent, model) = (connection.agent(self.agent.as_deref()), self.own.model());
+                connection.create(&Create { agent, model, debug: self.own.debug, ..Create::default() }).await?
             }
         };
-        let (mut lines, mut ends, client) = (lines(), Ends::listen()?, house.client.clone());
+        let (mut lines, mut ends, client) = (lines(), Ends::listen()?, connection.client.clone());
         let mut code = 0;
         loop {
             let line = tokio::select! {
@@ -135,12 +139,12 @@ impl Args {
                 continue;
             }
             let turn = async {
-                let mut turn = Turn::begin(house, &chat.id, &line, Asides::On).await?;
+                let mut turn = Turn::begin(connection, &chat.id, &line, Asides::On).await?;
                 let mut words = turn.words(std::io::stdout());
-                turn.follow(house, &mut words).await
+                turn.follow(connection, &mut words).await
             };
             let end = stoppable(client.clone(), &chat.id, &mut ends, turn).await?;
-            let ended = end.report(&chat.id);
+            let ended = end.report(&chat);
             code = if code == 0 { ended } else { code }; // A script needs the first failure.
             if ended == STOPPED {
                 return Ok(ExitCode::from(code));

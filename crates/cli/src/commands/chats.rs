@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use crate::clock;
-use crate::daemon::{Otherwise, Own, Which};
+use crate::daemon::{ChatArgs, DaemonArgs, IfNoDaemon};
 use crate::output::{self, println};
 use crate::render::ago;
 use crate::terminal::visible;
@@ -33,13 +33,13 @@ pub struct Chats {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    which: Which,
+    daemon: DaemonArgs,
 }
 
 impl Chats {
     /// Lists the chats, the most recently used first.
     pub async fn run(self) -> anyhow::Result<ExitCode> {
-        let house = self.which.open(&Own::default(), Otherwise::Answer).await?;
+        let connection = self.daemon.open(&ChatArgs::default(), IfNoDaemon::Answer).await?;
         let mut query = format!("limit={}", self.limit);
         if !self.all {
             query.push_str("&archived=false");
@@ -47,8 +47,8 @@ impl Chats {
         if let Some(text) = &self.text {
             query.push_str(&format!("&text={}", encoded(text)));
         }
-        let listed = house.client.list(&query).await;
-        house.leave().await;
+        let listed = connection.client.list(&query).await;
+        connection.leave().await;
         for chat in listed?.chats {
             if self.json {
                 output::json(&chat)?;

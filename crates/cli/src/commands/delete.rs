@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 
-use crate::daemon::{House, Otherwise, Own, Which};
+use crate::daemon::{ChatArgs, DaemonArgs, DaemonConnection, IfNoDaemon};
 use crate::find_chat::find;
 use crate::output::{self, println};
 use crate::render::short_title;
@@ -25,7 +25,7 @@ pub struct Delete {
     #[arg(long)]
     yes: bool,
     #[command(flatten)]
-    which: Which,
+    daemon: DaemonArgs,
 }
 
 impl Delete {
@@ -36,19 +36,19 @@ impl Delete {
                 "a chat is deleted for good, with all its messages and files: add --yes to delete without confirmation"
             );
         }
-        let house = self.which.open(&Own::default(), Otherwise::Start).await?;
-        let done = self.each(&house).await;
-        house.leave().await;
+        let connection = self.daemon.open(&ChatArgs::default(), IfNoDaemon::Start).await?;
+        let done = self.each(&connection).await;
+        connection.leave().await;
         done
     }
 
-    async fn each(&self, house: &House) -> anyhow::Result<ExitCode> {
+    async fn each(&self, connection: &DaemonConnection) -> anyhow::Result<ExitCode> {
         let mut code = ExitCode::SUCCESS;
         for piece in &self.chats {
-            let chat = find(&house.client, piece).await?;
+            let chat = find(&connection.client, piece).await?;
             let about = format!("{}  {}", chat.id, short_title(&chat));
             if self.yes || output::is_sure(format_args!("{about}\nDelete it for good? [y/N] "))? {
-                house.client.delete(&chat.id).await?;
+                connection.client.delete(&chat.id).await?;
                 println!("{}  deleted  {}", chat.id, short_title(&chat));
             } else {
                 output::aside("nothing was deleted");

@@ -20,6 +20,7 @@ use crate::find_chat::piece;
 use crate::offline_store::Where;
 use crate::output;
 use crate::terminal::visible;
+use crate::workspaces::Confinement;
 
 /// Examples below the help text.
 pub const EXAMPLES: &str = "Examples:
@@ -82,7 +83,15 @@ impl Doctor {
         };
         let mut out = io::stdout().lock();
         let health = match patient {
-            Patient::All => store::check(self, &mut out).await?,
+            Patient::All => {
+                let health = store::check(self, &mut out).await?;
+                let confinement = Confinement::find(self.place.sandbox()?).await;
+                match &confinement {
+                    Ok(confinement) => writeln!(out, "tool confinement {}", confinement.told())?,
+                    Err(error) => writeln!(out, "tool confinement: {error}")?,
+                }
+                health.and(Health::of(confinement.is_ok()))
+            }
             Patient::File(file) => session::check(self, file, &mut out).await?,
             Patient::Chat(piece) => chat::check(self, piece, &mut out).await?,
         };

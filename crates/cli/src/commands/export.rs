@@ -9,7 +9,7 @@ use everturn_server::markdown;
 use serde::de::IgnoredAny;
 
 use crate::atomic_file;
-use crate::daemon::{Otherwise, Own, Which};
+use crate::daemon::{ChatArgs, DaemonArgs, IfNoDaemon};
 use crate::find_chat::find;
 use crate::terminal::visible;
 
@@ -30,7 +30,7 @@ pub struct Export {
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     #[command(flatten)]
-    which: Which,
+    daemon: DaemonArgs,
 }
 
 /// Formats of an export.
@@ -45,9 +45,9 @@ enum Format {
 impl Export {
     /// Writes the chat to the file or to standard output.
     pub async fn run(self) -> anyhow::Result<ExitCode> {
-        let house = self.which.open(&Own::default(), Otherwise::Answer).await?;
-        let exported = self.ask(&house.client).await;
-        house.leave().await;
+        let connection = self.daemon.open(&ChatArgs::default(), IfNoDaemon::Answer).await?;
+        let exported = self.ask(&connection.client).await;
+        connection.leave().await;
         let bytes = exported?;
         match &self.out {
             Some(path) => atomic_file::replace(path, &bytes)?,

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, bail};
 use everturn_server::wire::{Chat, Create};
 
-use crate::daemon::{House, Otherwise, Own, Which};
+use crate::daemon::{ChatArgs, DaemonArgs, DaemonConnection, IfNoDaemon};
 use crate::find_chat::find;
 use crate::output::{self, Asides};
 use crate::process::signals::Ends;
@@ -18,6 +18,7 @@ pub const EXAMPLES: &str = "Examples:
   everturn run -q \"What are you?\" > answer.md
   git diff | everturn run --stdin \"Review this change:\"
   everturn run --resume 7k2f9q \"And now?\"
+  everturn run --workspace . \"Fix the failing test\"
   everturn run --json \"What are you?\" | jq -r 'select(.event == \"delta\") | .data.text // empty'
 
 Exit codes:
@@ -56,9 +57,9 @@ pub struct Run {
     #[arg(long, conflicts_with_all = ["url", "data", "resume"])]
     ephemeral: bool,
     #[command(flatten)]
-    which: Which,
+    daemon: DaemonArgs,
     #[command(flatten)]
-    own: Own,
+    own: ChatArgs,
 }
 
 impl Run {
@@ -66,42 +67,49 @@ impl Run {
     pub async fn run(self) -> anyhow::Result<ExitCode> {
         let prompt = self.prompt()?;
         // Dropping it deletes the temporary directory of the daemon.
-        let (mut house, _room) = if self.ephemeral {
-            let (house, room) = House::ephemeral(&self.which, &self.own).await?;
-            (house, Some(room))
+        let (mut connection, _room) = if self.ephemeral {
+            let (connection, room) = DaemonConnection::ephemeral(&self.daemon, &self.own).await?;
+            (connection, Some(room))
         } else {
-            (self.which.open(&self.own, Otherwise::Start).await?, None)
+            (self.daemon.open(&self.own, IfNoDaemon::Start).await?, None)
         };
-        let ran = self.turn(&mut house, &prompt).await;
-        house.leave().await;
+        let ran = self.turn(&mut connection, &prompt).await;
+        connection.leave().await;
         ran
     }
 
-    async fn turn(&self, house: &mut House, prompt: &str) -> anyhow::Result<ExitCode> {
+    async fn turn(&self, connection: &mut DaemonConnection, prompt: &str) -> anyhow::Result<ExitCode> {
         let chat = match &self.resume {
-            Some(piece) => self.own.choose(&house.client, find(&house.client, piece).await?).await?,
+            Some(piece) => {
+                let chat = find(&connection.client, piece).await?;
+                connection.is_of_workspace(&chat)?;
+                self.own.choose(&connection.client, chat).await?
+            }
             None => {
-                let (agent, model) = (self.agent.clone(), self.own.model());
-                house.create(&Create { agent, model, debug: self.own.debug, ..Create::default() }).await?
+                let (agent, model) = (connection.agent(self.agent.as_deref()), self.own.model());
+                connection.create(&Create { agent, model, debug: self.own.debug, ..Create::default() }).await?
             }
         };
-        let (client, mut ends) = (house.client.clone(), Ends::listen()?);
-        let ended = stoppable(client, &chat.id, &mut ends, self.followed(house, &chat, prompt)).await?;
+        let (client, mut ends) = (connection.client.clone(), Ends::listen()?);
+        let ended = stoppable(client, &chat.id, &mut ends, self.followed(connection, &chat, prompt)).await?;
         if !self.ephemeral && !self.json && !self.quiet {
             output::aside(format_args!("this was chat {}", chat.id));
         }
-        Ok(ExitCode::from(ended.report(&chat.id)))
+        Ok(ExitCode::from(ended.report(&chat)))
     }
 
-    async fn followed(&self, house: &mut House, chat: &Chat, prompt: &str) -> anyhow::Result<End> {
+    async fn followed(&self, connection: &mut DaemonConnection, chat: &Chat, prompt: &str) -> anyhow::Result<End> {
         if self.json {
             let mut lines = Lines::new(std::io::stdout());
             lines.line("chat", chat)?;
-            return Turn::begin(house, &chat.id, prompt, self.asides()).await?.follow(house, &mut lines).await;
+            return Turn::begin(connection, &chat.id, prompt, self.asides())
+                .await?
+                .follow(connection, &mut lines)
+                .await;
         }
-        let mut turn = Turn::begin(house, &chat.id, prompt, self.asides()).await?;
+        let mut turn = Turn::begin(connection, &chat.id, prompt, self.asides()).await?;
         let mut words = turn.words(std::io::stdout());
-        turn.follow(house, &mut words).await
+        turn.follow(connection, &mut words).await
     }
 
     const fn asides(&self) -> Asides {

@@ -14,14 +14,15 @@ use crate::config::{Config, Flags, variables_set};
 use crate::output::{self, println};
 use crate::process::logs::{self, Form, Logs};
 use crate::process::signals::Ends;
-use crate::process::stall_monitor::Lookout;
-use crate::server::{Extension, Keeps, Running, no_token, prepare};
+use crate::process::stall_monitor::StallMonitor;
+use crate::server::{ChatStorage, Extension, Running, no_token, prepare};
 
 /// Examples below the help text.
 pub const EXAMPLES: &str = "Examples:
   everturn serve
   everturn serve --model anthropic/claude-sonnet-4-5
   everturn serve --listen 127.0.0.1:8080 --data ./data
+  everturn serve --workspace /srv/site
   everturn serve --listen unix:/run/everturn/socket
   everturn serve --listen 0.0.0.0:443 --expose --tls-cert chain.pem --tls-key key.pem --host chat.example.com";
 
@@ -49,14 +50,14 @@ async fn serve(flags: &Flags, extension: Option<&dyn Extension>) -> anyhow::Resu
     config.refuse_unknown(variables_set())?;
     let entrances = config.entrances()?;
     let logs = Logs::start(DataDir::open(&config.data.value)?.path(), |name| std::env::var(name).ok())?;
-    config.openness.warnings(&entrances).iter().for_each(|warning| tracing::warn!("{warning}"));
-    let _lookout = Lookout::of_this_runtime();
+    config.exposure.warnings(&entrances).iter().for_each(|warning| tracing::warn!("{warning}"));
+    let _lookout = StallMonitor::of_this_runtime();
     let mut ends = Ends::listen()?;
     if let Some(tls) = entrances.iter().find_map(|entrance| entrance.tls.clone()) {
         tokio::spawn(reread(tls, signal(SignalKind::hangup())?));
     }
     let (data, kept) = tokio::select! {
-        opened = prepare(&config, Keeps::Told) => opened?,
+        opened = prepare(&config, ChatStorage::Configured) => opened?,
         () = ends.next() => {
             aside("stopping: the store was not open yet, so no chat was started");
             logs.end().await;

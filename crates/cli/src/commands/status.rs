@@ -2,13 +2,14 @@
 
 use std::process::ExitCode;
 
-use everturn_server::wire::{Account, Chats, Model, Status as Standing};
+use everturn_server::wire::{Account, AgentInfo, Chats, Model, Status as Standing};
 use serde_json::json;
 
 use crate::client::{Client, ClientError};
-use crate::daemon::{Otherwise, Own, Which};
+use crate::daemon::{ChatArgs, DaemonArgs, IfNoDaemon};
 use crate::output::{self, println};
 use crate::render::usage::used_today;
+use crate::render::workspace_told;
 
 /// Examples below the help text.
 pub const EXAMPLES: &str = "Examples:
@@ -31,12 +32,13 @@ pub struct Status {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    which: Which,
+    daemon: DaemonArgs,
 }
 
 /// The state of a server that is ready.
 struct Report {
     models: Vec<Model>,
+    agents: Vec<AgentInfo>,
     chats: Counts,
     account: Account,
 }
@@ -55,20 +57,20 @@ struct Counts {
 impl Status {
     /// Requests the state and prints it.
     pub async fn run(self) -> anyhow::Result<ExitCode> {
-        let house = self.which.open(&Own::default(), Otherwise::Refuse).await?;
-        let at = house.client.base();
-        let report = match house.client.is_ready().await? {
-            true => Some(Report::of(&house.client).await?),
+        let connection = self.daemon.open(&ChatArgs::default(), IfNoDaemon::Refuse).await?;
+        let at = connection.client.base();
+        let report = match connection.client.is_ready().await? {
+            true => Some(Report::of(&connection.client).await?),
             false => None,
         };
         match (&report, self.json) {
             (Some(report), true) => output::json(&json!({"url": at, "ready": true, "models": report.models,
-                "chats": report.chats.json(), "usage": report.account}))?,
+                "agents": report.agents, "chats": report.chats.json(), "usage": report.account}))?,
             (None, true) => output::json(&json!({"url": at, "ready": false}))?,
             (Some(report), false) => report.show(&at),
             (None, false) => println!("server  {at}, not ready: its store is unavailable, or it is stopping"),
         }
-        house.leave().await;
+        connection.leave().await;
         Ok(if report.is_some() { ExitCode::SUCCESS } else { ExitCode::from(1) })
     }
 }
@@ -87,13 +89,19 @@ impl Report {
             }
         }
         chats.has_more = after.is_some();
-        Ok(Self { models: client.models().await?.models, chats, account: client.account().await? })
+        let (models, agents) = (client.models().await?.models, client.agents().await?.agents);
+        Ok(Self { models, agents, chats, account: client.account().await? })
     }
 
     fn show(&self, at: &str) {
         println!("server  {at}, ready");
         for model in self.models.iter().filter(|model| !model.agents.is_empty()) {
             println!("model   {}, used by the agent {}", model.id, model.agents.join(", "));
+        }
+        for agent in &self.agents {
+            if let Some(workspace) = &agent.workspace {
+                println!("tools   of the agent {} work in {}", agent.name, workspace_told(workspace));
+            }
         }
         println!("chats   {}", self.chats.told());
         println!("today   {}", used_today(&self.account));

@@ -7,7 +7,7 @@ use anyhow::bail;
 use everturn_server::wire::{NewToken, ScopeName, TokenInfo};
 
 use crate::clock;
-use crate::daemon::{Otherwise, Own, Which};
+use crate::daemon::{ChatArgs, DaemonArgs, IfNoDaemon};
 use crate::output::{self, println};
 use crate::terminal::visible;
 
@@ -29,7 +29,7 @@ pub struct Tokens {
     #[arg(long, global = true)]
     json: bool,
     #[command(flatten)]
-    which: Which,
+    daemon: DaemonArgs,
 }
 
 #[derive(clap::Subcommand)]
@@ -85,8 +85,8 @@ impl Tokens {
     /// Carries out the request at the running daemon.
     pub async fn run(mut self) -> anyhow::Result<ExitCode> {
         // A daemon in this process would do too, but tokens are only of use with one that keeps running.
-        let house = self.which.open(&Own::default(), Otherwise::Refuse).await?;
-        let client = &house.client;
+        let connection = self.daemon.open(&ChatArgs::default(), IfNoDaemon::Refuse).await?;
+        let client = &connection.client;
         match self.verb.take().unwrap_or(Verb::List) {
             Verb::List => client.tokens().await?.tokens.iter().try_for_each(|token| self.show(token))?,
             Verb::Make { name, scope, owner, days } => {
@@ -109,7 +109,7 @@ impl Tokens {
                 match found[..] {
                     [one] if !yes && one.id == client.token_id()? && !is_sure(&one.name)? => {
                         output::aside("nothing was revoked");
-                        house.leave().await;
+                        connection.leave().await;
                         return Ok(ExitCode::from(1));
                     }
                     [one] => self.show(&client.revoke_token(&one.id).await?)?,
@@ -118,7 +118,7 @@ impl Tokens {
                 }
             }
         }
-        house.leave().await;
+        connection.leave().await;
         Ok(ExitCode::SUCCESS)
     }
 }

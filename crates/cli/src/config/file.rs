@@ -4,16 +4,19 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
+use everturn_mcp::ServerEntry;
 use serde::Deserialize;
 
 use super::Connections;
+use super::agent_options::{Percent, Word};
 use super::budget::Spending;
 use super::durability::Drafts;
-use super::habits::{Percent, Word};
 use super::money::Money;
+use super::permissions::PermissionTable;
 use super::price::Prices;
 use super::profile::{Profile, Tools};
 use super::provider::Providers;
+use super::workspace::{NetworkUse, Sandbox, WorkspaceEntry};
 use crate::recording::Record;
 
 /// The configuration file as it is parsed.
@@ -67,10 +70,28 @@ pub struct File {
     queue_len_max: Option<NonZeroU32>,
     #[serde(default)]
     pub providers: Providers,
+    pub sandbox: Option<Sandbox>,
+    workspace: Option<String>,
+    workspace_tools: Option<Vec<String>>,
+    network: Option<NetworkUse>,
+    instructions: Option<Vec<String>>,
+    description: Option<String>,
+    #[serde(default)]
+    may_ask: Vec<String>,
+    #[serde(default)]
+    permissions: PermissionTable,
+    keep_jobs: Option<bool>,
+    #[serde(default)]
+    pub workspaces: BTreeMap<String, WorkspaceEntry>,
     #[serde(default)]
     pub prices: Prices,
     #[serde(default)]
     pub tools: Tools,
+    mcp: Option<Vec<String>>,
+    #[serde(default)]
+    pub mcp_config: Vec<PathBuf>,
+    #[serde(default, rename = "mcpServers")]
+    pub mcp_servers: BTreeMap<String, ServerEntry>,
     #[serde(default)]
     pub agents: BTreeMap<String, Profile>,
     #[serde(default)]
@@ -105,7 +126,16 @@ impl File {
             seed: self.seed,
             stop: std::mem::take(&mut self.stop),
             output_tokens_max: self.output_tokens_max,
+            mcp: self.mcp.take(),
             tools: std::mem::take(&mut self.tools),
+            workspace: self.workspace.take(),
+            workspace_tools: self.workspace_tools.take(),
+            network: self.network,
+            instructions: self.instructions.take(),
+            description: self.description.take(),
+            may_ask: std::mem::take(&mut self.may_ask),
+            permissions: std::mem::take(&mut self.permissions),
+            keep_jobs: self.keep_jobs,
             ..Profile::default()
         }
     }

@@ -10,11 +10,13 @@ use everturn::{Agent, Toolbox};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::agent_options::{AgentOptions, Percent, Word};
 use super::bounds::AgentBounds;
-use super::habits::{Habits, Percent, Word};
 use super::money::Money;
+use super::permissions::PermissionTable;
 use super::sampling::OUTPUT_TOKENS_MIN;
 use super::turns::Turns;
+use super::workspace::NetworkUse;
 
 /// An agent's entry.
 #[derive(Deserialize, Debug, Default, Clone, PartialEq)]
@@ -46,8 +48,27 @@ pub struct Profile {
     #[serde(default)]
     pub stop: Vec<String>,
     pub output_tokens_max: Option<u32>,
+    /// MCP servers whose tools it has.
+    pub mcp: Option<Vec<String>>,
     #[serde(default)]
     pub tools: Tools,
+    /// The name of the workspace that its tools work in.
+    pub workspace: Option<String>,
+    /// The tools of the workspace that it has; all if left out.
+    pub workspace_tools: Option<Vec<String>>,
+    /// Whether its commands may use the network.
+    pub network: Option<NetworkUse>,
+    /// Files of the workspace with instructions.
+    pub instructions: Option<Vec<String>>,
+    /// What it is good for, for agents that may ask it.
+    pub description: Option<String>,
+    /// Agents that it may give tasks to.
+    #[serde(default)]
+    pub may_ask: Vec<String>,
+    #[serde(default)]
+    pub permissions: PermissionTable,
+    /// Whether its background jobs outlive a restart of the server.
+    pub keep_jobs: Option<bool>,
 }
 
 /// Tools by name.
@@ -82,8 +103,9 @@ impl Profile {
         agent.system.extend(self.system.clone());
         equip(&mut agent, &self.tools)?;
         agent.output_tokens_max = self.output_tokens_max;
+        agent.permissions = self.permissions.rules()?;
         let agent = agent.sampling(self.sampling())?;
-        Ok(self.habits().of(self.turns().of(self.bounds().of(agent))))
+        Ok(self.agent_options().of(self.turns().of(self.bounds().of(agent))))
     }
 
     /// Reads the schema files of its tools, and refuses values that no provider accepts.
@@ -98,6 +120,11 @@ impl Profile {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Files of the workspace with instructions, set or not.
+    pub fn instruction_files(&self) -> Vec<String> {
+        self.instructions.clone().unwrap_or_else(|| vec!["AGENTS.md".into()])
     }
 
     /// Sampling parameters and stop sequences.
@@ -120,8 +147,8 @@ impl Profile {
     }
 
     /// Request options.
-    pub const fn habits(&self) -> Habits {
-        Habits { background: self.background, effort: self.effort, compaction_percent: self.compaction_percent }
+    pub const fn agent_options(&self) -> AgentOptions {
+        AgentOptions { background: self.background, effort: self.effort, compaction_percent: self.compaction_percent }
     }
 
     /// Limits of a turn.

@@ -9,7 +9,7 @@ use everturn::core::ids::Timestamp;
 use everturn_server::{ListenAddress, ListenerConfig, Network, Site, Tls};
 use reqwest::Url;
 
-use super::{Config, Told};
+use super::{Config, Sourced};
 use crate::clock;
 
 /// Advice for an address that other machines can reach.
@@ -18,19 +18,19 @@ const ADVICE: &str =
 
 /// Configuration of access from other machines.
 #[derive(Debug)]
-pub struct Openness {
-    pub expose: Told<bool>,
-    pub tls_cert: Told<Option<PathBuf>>,
-    pub tls_key: Told<Option<PathBuf>>,
-    pub proxies: Told<Vec<Network>>,
+pub struct Exposure {
+    pub expose: Sourced<bool>,
+    pub tls_cert: Sourced<Option<PathBuf>>,
+    pub tls_key: Sourced<Option<PathBuf>>,
+    pub proxies: Sourced<Vec<Network>>,
     /// Sites whose pages may use the API (CORS).
-    pub origins: Told<Vec<Site>>,
+    pub origins: Sourced<Vec<Site>>,
 }
 
 impl Config {
     /// The addresses to listen on; an error if one is not safe.
     pub fn entrances(&self) -> anyhow::Result<Vec<ListenerConfig>> {
-        let Openness { expose, tls_cert, tls_key, proxies, .. } = &self.openness;
+        let Exposure { expose, tls_cert, tls_key, proxies, .. } = &self.exposure;
         let at = self.listen.value.clone();
         let files = match (&tls_cert.value, &tls_key.value) {
             (Some(certificate), Some(key)) => Some((certificate, key)),
@@ -62,7 +62,7 @@ impl Config {
     }
 }
 
-impl Openness {
+impl Exposure {
     /// Warnings about settings that are allowed but probably not intended.
     pub fn warnings(&self, entrances: &[ListenerConfig]) -> Vec<String> {
         let tls = entrances.iter().filter_map(|entrance| entrance.tls.as_ref());
@@ -91,7 +91,7 @@ pub fn host(text: &str) -> Result<String, String> {
 }
 
 /// Validates host names from a variable or the file.
-pub fn hosts(told: Told<Vec<String>>) -> anyhow::Result<Told<Vec<String>>> {
+pub fn hosts(told: Sourced<Vec<String>>) -> anyhow::Result<Sourced<Vec<String>>> {
     for name in &told.value {
         host(name).map_err(|error| anyhow::anyhow!("{}: {error}", told.origin))?;
     }
@@ -192,7 +192,7 @@ mod tests {
             (config.hosts.value, config.hosts.origin),
             (vec!["b".into(), "c:1".into()], Origin::Variable("EVERTURN_HOSTS"))
         );
-        let Openness { proxies, expose, origins, .. } = config.openness;
+        let Exposure { proxies, expose, origins, .. } = config.exposure;
         assert_eq!(origins.value, ["https://a.example".parse().unwrap()]);
         assert!(expose.value && proxies.value == ["10.0.0.0/8".parse().unwrap()]);
         assert!(matches!(proxies.origin, Origin::File(_)));

@@ -27,12 +27,12 @@ impl Config {
                 ));
             }
         };
-        let (sampling, effort) = (self.usual.sampling(), self.usual.habits().effort());
+        let (sampling, effort) = (self.usual.sampling(), self.usual.agent_options().effort());
         for model in [usual].into_iter().chain(&self.fallbacks) {
             look(AGENT, model, &sampling, effort);
         }
         for (name, profile) in &self.agents {
-            let (sampling, effort) = (profile.sampling(), profile.habits().effort());
+            let (sampling, effort) = (profile.sampling(), profile.agent_options().effort());
             for model in [&profile.model].into_iter().chain(&profile.fallbacks).filter_map(|model| model.parse().ok()) {
                 look(name, &model, &sampling, effort);
             }

@@ -1,18 +1,19 @@
-//! `everturn config show`: the effective configuration as text.
-
-use std::fmt::{Debug, Write as _};
+//! `everturn config show`: the effective configuration.
 
 use everturn::core::ids::ModelId;
 use everturn::core::limits::Limits;
 use everturn_server::{ServerLimits, default_model};
 use reqwest::Url;
+use serde_json::Value;
 
 use super::budget::Spending;
 use super::price::Price;
 use super::profile::{Profile, Tools};
 use super::provider::Provider;
-use super::reach::Openness;
-use super::{Config, Origin, Told, sampling};
+use super::reach::Exposure;
+use super::sheet::ConfigSheet;
+use super::{AGENT, Config, Origin, sampling};
+use crate::workspaces::Confinement;
 
 /// Variables that hold secrets. Only whether they are set is shown.
 const SECRETS: [&str; 7] = [
@@ -53,40 +54,23 @@ const HEADERS: [&str; 2] = ["OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TR
 /// Variables with database URLs, which hold passwords.
 const DATABASES: [&str; 2] = ["DATABASE_URL", "DATABASE_LISTEN_URL"];
 
-/// Lines in the format of the configuration file, each with the origin of its value.
-struct Sheet(String);
-
-impl Sheet {
-    fn line(&mut self, name: &str, value: impl Debug, origin: &Origin) {
-        self.say(format_args!("{name} = {value:?}  # {origin}"));
-    }
-
-    fn told<T: Debug>(&mut self, name: &str, told: &Told<Option<T>>) {
-        if let Some(value) = &told.value {
-            self.line(name, value, &told.origin);
-        }
-    }
-
-    fn say(&mut self, line: std::fmt::Arguments<'_>) {
-        let _ = writeln!(self.0, "{line}"); // Writing to a string cannot fail.
-    }
-}
-
 impl Config {
     /// The effective configuration with the origin of each value, without secrets.
-    pub fn shown(&self, variable: impl Fn(&str) -> Option<String>) -> String {
-        let mut sheet = Sheet(String::new());
+    pub fn shown(&self, confinement: Option<&Confinement>, variable: impl Fn(&str) -> Option<String>) -> ConfigSheet {
+        let mut sheet = ConfigSheet::default();
         self.show_reach(&mut sheet);
-        sheet.line("data", &self.data.value, &self.data.origin);
+        sheet.line("data", self.data.value.display().to_string(), &self.data.origin);
         let model = self.show_model(&mut sheet, &variable);
         if !self.fallbacks.is_empty() {
             sheet.line("fallbacks", texts(&self.fallbacks), &self.file);
         }
         match self.models.origin {
-            Origin::Default => sheet.say(format_args!("# models: chosen by the keys in the environment")),
+            Origin::Default => sheet.derived("models", "chosen by the keys in the environment", Value::Null),
             ref origin => sheet.line("models", texts(&self.models.value), origin),
         }
-        sheet.told("system", &self.system);
+        if let Some(system) = &self.system.value {
+            sheet.line("system", system, &self.system.origin);
+        }
         let usual = ServerLimits::default();
         for (name, told, usual) in [
             ("chats_max", &self.chats_max, everturn::CHATS_MAX),
@@ -108,107 +92,184 @@ impl Config {
         sheet.line("durability", self.durability.value.to_string(), &self.durability.origin);
         let connections = &self.database_connections;
         sheet.line("database_connections", connections.value.len(), &connections.origin);
+        sheet.line("sandbox", self.sandbox.value.to_string(), &self.sandbox.origin);
+        if let Some(confinement) = confinement {
+            sheet.derived("confinement", &confinement.told(), confinement.level.to_string().into());
+        }
         self.show_keys(&mut sheet, &self.usual);
+        if let Some(directory) = &self.workspace.value {
+            sheet.line("workspace", directory.display().to_string(), &self.workspace.origin); // It overrides the file's.
+        }
+        for (name, entry) in &self.workspaces {
+            sheet.table(&["workspaces", name], &self.file);
+            sheet.field("path", entry.path.display().to_string());
+        }
         self.show_providers(&mut sheet);
         self.show_prices(&mut sheet);
-        self.show_tools(&mut sheet, "tools", &self.usual.tools);
+        self.show_tools(&mut sheet, &["tools"], &self.usual.tools);
+        self.show_permissions(&mut sheet, &["permissions"], AGENT, &self.usual);
+        self.show_mcp(&mut sheet);
         for (name, profile) in &self.agents {
             self.show_agent(&mut sheet, name, profile);
         }
-        self.show_budget(&mut sheet, "budget", &self.budget);
+        self.show_budget(&mut sheet, &["budget"], &self.budget);
         for (owner, budget) in &self.owners {
-            self.show_budget(&mut sheet, &format!("owners.{}", key(owner)), budget);
+            self.show_budget(&mut sheet, &["owners", owner], budget);
         }
         for warning in self.warnings(&model) {
-            sheet.say(format_args!("# warning: {warning}"));
+            sheet.warning(warning);
         }
         self.show_variables(&mut sheet, variable);
-        sheet.0
+        sheet
     }
 
     /// The model of the default agent: configured, or chosen by the API keys.
-    fn show_model(&self, sheet: &mut Sheet, variable: impl Fn(&str) -> Option<String>) -> ModelId {
+    fn show_model(&self, sheet: &mut ConfigSheet, variable: impl Fn(&str) -> Option<String>) -> ModelId {
         if let Some(model) = &self.model.value {
             sheet.line("model", model.to_string(), &self.model.origin);
             return model.clone();
         }
         let (model, key) = default_model(variable);
         let why = key.map_or("no key is set, so the understudy stands in".into(), |key| format!("{key} is set"));
-        sheet.say(format_args!("model = {:?}  # default: {why}", model.to_string()));
+        sheet.remarked("model", model.to_string(), format!("{}: {why}", Origin::Default));
         model
     }
 
-    fn show_variables(&self, sheet: &mut Sheet, variable: impl Fn(&str) -> Option<String>) {
+    fn show_variables(&self, sheet: &mut ConfigSheet, variable: impl Fn(&str) -> Option<String>) {
         let set = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
         for name in DATABASES {
-            sheet.say(format_args!("# {name}: {}", set(name).map_or("not set".into(), |url| masked(&url))));
+            sheet.variable(name, set(name).map_or("not set".into(), |url| masked(&url)));
         }
         for (name, place) in PLACES.iter().filter_map(|name| Some((name, set(name)?))) {
-            sheet.say(format_args!("# {name}: {}", shown_url(place.trim())));
+            sheet.variable(name, shown_url(place.trim()));
         }
         for (name, word) in WORDS.iter().filter_map(|name| Some((name, set(name)?))) {
-            sheet.say(format_args!("# {name}: {}", word.trim()));
+            sheet.variable(name, word.trim());
         }
         for name in HEADERS.iter().filter(|name| set(name).is_some()) {
-            sheet.say(format_args!("# {name}: set"));
+            sheet.variable(name, "set");
         }
         let keys = self.providers.values().filter_map(|provider| provider.key_env.as_deref());
         for name in SECRETS.into_iter().chain(keys.filter(|name| !SECRETS.contains(name))) {
-            sheet.say(format_args!("# {name}: {}", if set(name).is_some() { "set" } else { "not set" }));
+            sheet.variable(name, if set(name).is_some() { "set" } else { "not set" });
         }
     }
 
-    fn show_reach(&self, sheet: &mut Sheet) {
-        let Openness { expose, tls_cert, tls_key, proxies, origins } = &self.openness;
+    fn show_reach(&self, sheet: &mut ConfigSheet) {
+        let Exposure { expose, tls_cert, tls_key, proxies, origins } = &self.exposure;
         sheet.line("listen", self.listen.value.to_string(), &self.listen.origin);
         sheet.line("expose", expose.value, &expose.origin);
-        sheet.told("tls_cert", tls_cert);
-        sheet.told("tls_key", tls_key);
+        for (name, told) in [("tls_cert", tls_cert), ("tls_key", tls_key)] {
+            if let Some(path) = &told.value {
+                sheet.line(name, path.display().to_string(), &told.origin);
+            }
+        }
         sheet.line("proxies", texts(&proxies.value), &proxies.origin);
         sheet.line("hosts", &self.hosts.value, &self.hosts.origin);
         sheet.line("origins", texts(&origins.value), &origins.origin);
     }
 
-    fn show_agent(&self, sheet: &mut Sheet, name: &str, profile: &Profile) {
-        let (path, Profile { model, fallbacks, system, tools, .. }) = (format!("agents.{}", key(name)), profile);
-        sheet.say(format_args!("\n[{path}]  # {}", self.file));
-        sheet.say(format_args!("model = {model:?}"));
+    fn show_agent(&self, sheet: &mut ConfigSheet, name: &str, profile: &Profile) {
+        let Profile { model, fallbacks, system, tools, .. } = profile;
+        sheet.table(&["agents", name], &self.file);
+        sheet.field("model", model);
         if !fallbacks.is_empty() {
-            sheet.say(format_args!("fallbacks = {fallbacks:?}"));
+            sheet.field("fallbacks", fallbacks);
         }
         if let Some(system) = system {
-            sheet.say(format_args!("system = {system:?}"));
+            sheet.field("system", system);
+        }
+        if let Some(servers) = &profile.mcp {
+            sheet.field("mcp", servers);
         }
         self.show_keys(sheet, profile);
-        self.show_tools(sheet, &format!("{path}.tools"), tools);
+        self.show_tools(sheet, &["agents", name, "tools"], tools);
+        self.show_permissions(sheet, &["agents", name, "permissions"], name, profile);
+    }
+
+    fn show_permissions(&self, sheet: &mut ConfigSheet, path: &[&str], agent: &str, profile: &Profile) {
+        if profile.permissions.is_empty() {
+            return;
+        }
+        let shown = profile.permissions.shown(&self.rule_tools(agent, profile));
+        sheet.table(path, &self.file);
+        for (list, rules) in shown.lists {
+            sheet.field(list, rules);
+        }
+        sheet.field("else", shown.otherwise.word());
+        for (rule, meaning) in shown.meanings {
+            sheet.derived(&rule, &meaning, meaning.clone().into());
+        }
     }
 
     /// The limits and request options of an agent.
-    fn show_keys(&self, sheet: &mut Sheet, profile: &Profile) {
-        let told = profile.turns().shown().into_iter().chain(profile.bounds().shown()).chain(profile.habits().shown());
+    fn show_keys(&self, sheet: &mut ConfigSheet, profile: &Profile) {
+        let told =
+            profile.turns().shown().into_iter().chain(profile.bounds().shown()).chain(profile.agent_options().shown());
         for (name, value, is_told) in told {
-            let origin = if is_told { &self.file } else { &Origin::Default };
-            sheet.say(format_args!("{name} = {value}  # {origin}"));
+            sheet.toml(name, value, if is_told { &self.file } else { &Origin::Default });
+        }
+        if let Some(name) = profile.workspace.as_ref() {
+            sheet.line("workspace", name, &self.file);
+        }
+        if let Some(names) = &profile.workspace_tools {
+            sheet.line("workspace_tools", names, &self.file);
+        }
+        let origin = if profile.instructions.is_some() { &self.file } else { &Origin::Default };
+        sheet.line("instructions", profile.instruction_files(), origin);
+        if let Some(description) = &profile.description {
+            sheet.line("description", description, &self.file);
+        }
+        if !profile.may_ask.is_empty() {
+            sheet.line("may_ask", &profile.may_ask, &self.file);
+        }
+        if let Some(network) = profile.network {
+            sheet.line("network", network.word(), &self.file);
+        }
+        if let Some(keep) = profile.keep_jobs {
+            sheet.toml("keep_jobs", keep.to_string(), &self.file);
         }
         for (name, value) in sampling::shown(&profile.sampling(), profile.output_tokens_max) {
-            sheet.say(format_args!("{name} = {value}  # {}", self.file));
+            sheet.toml(name, value, &self.file);
         }
     }
 
-    fn show_providers(&self, sheet: &mut Sheet) {
+    fn show_providers(&self, sheet: &mut ConfigSheet) {
         for (name, Provider { wire, url, key_env }) in &self.providers {
-            sheet.say(format_args!("\n[providers.{}]  # {}", key(name), self.file));
-            sheet.say(format_args!("wire = {:?}", wire.name()));
-            sheet.say(format_args!("url = {:?}", shown_url(url)));
+            sheet.table(&["providers", name], &self.file);
+            sheet.field("wire", wire.name());
+            sheet.field("url", shown_url(url));
             if let Some(name) = key_env {
-                sheet.say(format_args!("key_env = {name:?}"));
+                sheet.field("key_env", name);
             }
         }
     }
 
-    fn show_prices(&self, sheet: &mut Sheet) {
+    /// MCP servers as they are written, so that no variable's value is shown.
+    fn show_mcp(&self, sheet: &mut ConfigSheet) {
+        if let Some(servers) = &self.usual.mcp {
+            sheet.line("mcp", servers, &self.file);
+        }
+        if !self.mcp.files.is_empty() {
+            let files: Vec<_> = self.mcp.files.iter().map(|file| file.display().to_string()).collect();
+            sheet.line("mcp_config", files, &self.file);
+        }
+        for (name, entry) in &self.mcp.own {
+            sheet.table(&["mcpServers", name], &self.file);
+            if let Some(command) = &entry.command {
+                sheet.field("command", command);
+                sheet.field("args", &entry.args);
+            }
+            if let Some(url) = &entry.url {
+                sheet.field("url", shown_url(url));
+            }
+            sheet.field("trust", entry.trust);
+        }
+    }
+
+    fn show_prices(&self, sheet: &mut ConfigSheet) {
         for (model, Price { input, output, cache_read, cache_write }) in &self.prices {
-            sheet.say(format_args!("\n[prices.{}]  # {}", key(&model.to_string()), self.file));
+            sheet.table(&["prices", &model.to_string()], &self.file);
             let all = [
                 ("input", Some(input)),
                 ("output", Some(output)),
@@ -216,44 +277,38 @@ impl Config {
                 ("cache_write", cache_write.as_ref()),
             ];
             for (name, money) in all.into_iter().filter_map(|(name, money)| Some((name, money?))) {
-                sheet.say(format_args!("{name} = {money}"));
+                sheet.number(name, money);
             }
         }
     }
 
-    fn show_tools(&self, sheet: &mut Sheet, path: &str, tools: &Tools) {
+    fn show_tools(&self, sheet: &mut ConfigSheet, path: &[&str], tools: &Tools) {
         for (name, tool) in tools {
-            sheet.say(format_args!("\n[{path}.{}]  # {}", key(name), self.file));
-            sheet.say(format_args!("description = {:?}", tool.description));
+            sheet.table(&[path, &[name]].concat(), &self.file);
+            sheet.field("description", &tool.description);
             if let Some(file) = &tool.input_file {
-                sheet.say(format_args!("input_file = {file:?}"));
+                sheet.field("input_file", file.display().to_string());
             }
             if let Some(input) = &tool.input {
-                sheet.say(format_args!("# input: {input}"));
+                sheet.derived("input", &input.to_string(), input.clone());
             }
         }
     }
 
-    fn show_budget(&self, sheet: &mut Sheet, name: &str, budget: &Spending) {
+    fn show_budget(&self, sheet: &mut ConfigSheet, path: &[&str], budget: &Spending) {
         let told = budget.told();
         if told.is_empty() {
             return;
         }
-        sheet.say(format_args!("\n[{name}]  # {}", self.file));
+        sheet.table(path, &self.file);
         for (name, value) in told {
-            sheet.say(format_args!("{name} = {value}"));
+            sheet.number(name, value);
         }
     }
 }
 
 fn texts<T: ToString>(values: &[T]) -> Vec<String> {
     values.iter().map(ToString::to_string).collect()
-}
-
-/// A TOML key, quoted if needed.
-fn key(name: &str) -> String {
-    let is_bare = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'));
-    if is_bare { name.into() } else { format!("{name:?}") }
 }
 
 /// A URL as it was written, unless it may hold a secret.

@@ -10,7 +10,7 @@ use super::hint::nearest;
 const OURS: &str = "EVERTURN_";
 
 /// All variables that are read anywhere, without the prefix.
-const KNOWN: [&str; 29] = [
+const KNOWN: [&str; 31] = [
     "CHATS_MAX",
     "CONFIG",
     "CONNECT_SECONDS_MAX",
@@ -31,6 +31,7 @@ const KNOWN: [&str; 29] = [
     "RECORD",
     "REQUESTS_MAX",
     "RUNNING_MAX",
+    "SANDBOX",
     "STREAMS_MAX",
     "STREAM_SECONDS_MAX",
     "SYSTEM",
@@ -38,6 +39,7 @@ const KNOWN: [&str; 29] = [
     "TLS_KEY",
     "TOKEN",
     "URL",
+    "WORKSPACE",
     // Only in test builds.
     "FAILPOINT",
     "SABOTAGE",

@@ -13,21 +13,21 @@ use tokio::runtime::{Handle, RuntimeMetrics};
 const EVERY: Duration = Duration::from_secs(5);
 
 /// The monitor; dropping it stops it.
-pub struct Lookout {
+pub struct StallMonitor {
     _stays: Sender<()>,
 }
 
-impl Lookout {
+impl StallMonitor {
     /// Starts a monitor of the current runtime.
     pub fn of_this_runtime() -> Self {
         let mut looks = Looks::new(Handle::current().metrics());
         let (stays, is_over) = mpsc::channel();
         let watching = move || {
             while let Err(RecvTimeoutError::Timeout) = is_over.recv_timeout(EVERY) {
-                looks.again().into_iter().for_each(Told::log);
+                looks.again().into_iter().for_each(WorkerChange::log);
             }
         };
-        if let Err(error) = thread::Builder::new().name("lookout".into()).spawn(watching) {
+        if let Err(error) = thread::Builder::new().name("stall-monitor".into()).spawn(watching) {
             tracing::warn!(%error, "stall monitor could not be started: blocked worker threads will not be logged");
         }
         Self { _stays: stays }
@@ -36,14 +36,14 @@ impl Lookout {
 
 /// A change in the state of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Told {
+enum WorkerChange {
     /// The worker is blocked.
     Stuck(usize),
     /// The worker makes progress again, after about this time.
     Free(usize, Duration),
 }
 
-impl Told {
+impl WorkerChange {
     fn log(self) {
         match self {
             Self::Stuck(worker) => {
@@ -76,20 +76,20 @@ impl Looks {
     }
 
     /// Checks every worker, and returns the changes since the last check.
-    fn again(&mut self) -> Vec<Told> {
+    fn again(&mut self) -> Vec<WorkerChange> {
         let mut all = Vec::new();
         for (worker, look) in self.workers.iter_mut().enumerate() {
             let mark = mark(&self.runtime, worker);
             let rests = !mark.0.is_multiple_of(2);
             if rests || mark != look.mark {
                 if look.stuck > 0 {
-                    all.push(Told::Free(worker, EVERY * look.stuck));
+                    all.push(WorkerChange::Free(worker, EVERY * look.stuck));
                 }
                 *look = Look { mark, stuck: 0 };
             } else {
                 look.stuck += 1;
                 if look.stuck == 1 {
-                    all.push(Told::Stuck(worker));
+                    all.push(WorkerChange::Stuck(worker));
                 }
             }
         }
@@ -125,12 +125,12 @@ mod tests {
         });
         has_begun.recv().unwrap();
         assert_eq!(looks.again(), [], "it has made progress since");
-        assert_eq!(looks.again(), [Told::Stuck(0)]);
+        assert_eq!(looks.again(), [WorkerChange::Stuck(0)]);
         assert_eq!(looks.again(), [], "it is reported once");
         drop(release);
         runtime.block_on(task).unwrap();
         until_it_rests();
-        assert_eq!(looks.again(), [Told::Free(0, EVERY * 2)]);
+        assert_eq!(looks.again(), [WorkerChange::Free(0, EVERY * 2)]);
         assert_eq!(looks.again(), []);
     }
 }

@@ -1,6 +1,6 @@
 //! The input line.
 
-mod past;
+mod earlier_texts;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use unicode_segmentation::{GraphemeCursor, UnicodeSegmentation as _};
@@ -8,7 +8,7 @@ use unicode_width::UnicodeWidthStr as _;
 
 use super::style::{Ink, Line, Look};
 use super::visible;
-pub use past::Past;
+pub use earlier_texts::EarlierTexts;
 
 /// Limit of the text; a longer paste is cut.
 const TEXT_BYTES_MAX: usize = 1024 * 1024;
@@ -20,7 +20,7 @@ pub struct Editor {
     text: String,
     /// Byte offset of the cursor.
     at: usize,
-    past: Past,
+    earlier: EarlierTexts,
     search: Option<Search>,
 }
 
@@ -71,8 +71,8 @@ impl Editor {
         self.search.as_ref().map(|search| search.words.as_str())
     }
 
-    pub fn past_mut(&mut self) -> &mut Past {
-        &mut self.past
+    pub fn earlier_mut(&mut self) -> &mut EarlierTexts {
+        &mut self.earlier
     }
 
     /// Replaces the text.
@@ -163,7 +163,7 @@ impl Editor {
     /// Shows the newest match before this index; without a match, the shown text stays.
     fn search_before(&mut self, before: usize) {
         let Some(search) = &mut self.search else { return };
-        if let Some((at, text)) = self.past.find(&search.words, before) {
+        if let Some((at, text)) = self.earlier.find(&search.words, before) {
             search.at = at;
             let text = text.to_owned();
             self.replace(&text);
@@ -209,7 +209,7 @@ impl Editor {
         }
         self.at = 0;
         let text = std::mem::take(&mut self.text);
-        self.past.add(&text);
+        self.earlier.add(&text);
         Some(text)
     }
 
@@ -257,7 +257,7 @@ impl Editor {
     fn up(&mut self) {
         let begin = self.line_begin();
         if begin == 0 {
-            if let Some(text) = self.past.older(&self.text) {
+            if let Some(text) = self.earlier.older(&self.text) {
                 self.replace(&text);
             }
             return;
@@ -270,7 +270,7 @@ impl Editor {
     fn down(&mut self) {
         let end = self.line_end();
         if end == self.text.len() {
-            if let Some(text) = self.past.newer() {
+            if let Some(text) = self.earlier.newer() {
                 self.replace(&text);
             }
             return;

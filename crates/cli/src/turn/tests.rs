@@ -6,7 +6,7 @@ use super::*;
 fn view(status: &str, queue: &[u64], is_heard: bool) -> View {
     let waiting: Vec<_> = queue.iter().map(|id| json!({"id": id, "at": 0, "parts": [], "steers": false})).collect();
     let asks = match status {
-        "awaiting" => json!([{"call": "1.0", "tool": "launch", "wants": "approval", "input_hash": ""}]),
+        "awaiting" => json!([{"call": "1.0", "tool": "launch", "wants": "approval", "input": "{}", "input_hash": ""}]),
         _ => json!([]),
     };
     let standing = json!({"version": 1, "step": 1, "title": "", "status": status, "archived": false, "queue": waiting,
@@ -20,7 +20,7 @@ fn view(status: &str, queue: &[u64], is_heard: bool) -> View {
 }
 
 fn ends(views: &[View]) -> Option<End> {
-    let mut asked = Asked { prompt: "Hi!".into(), before: 2, queued: 7, has_waited: false, is_heard: false };
+    let mut asked = SentMessage { prompt: "Hi!".into(), before: 2, queued: 7, has_waited: false, is_heard: false };
     views.iter().find_map(|view| asked.end(view))
 }
 
@@ -29,7 +29,8 @@ fn ends(views: &[View]) -> Option<End> {
 fn following_ends_with_our_turn_or_when_it_cannot_continue() {
     let done = Some(End::Ended(Ended::Done));
     let what = |more: &str| format!("launch waits for approval{more}");
-    let awaits = |more: &str| Some(End::Awaits { what: what(more), wants: AskKind::Approval });
+    let awaits =
+        |more: &str| Some(End::Awaits { what: what(more), input: Some("{}".into()), wants: AskKind::Approval });
     let queued = || view("running", &[6, 7], false);
     for (views, end) in [
         (vec![view("idle", &[], false)], None), // An earlier turn; ours was not reported yet.

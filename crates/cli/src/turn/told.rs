@@ -1,12 +1,13 @@
 //! Output of a turn, as text or as lines of JSON.
 
+use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Write};
 
 use everturn_server::wire::{Body, Event, Increment, Message, Part, Snapshot, Standing};
 
 use crate::clock;
 use crate::output::{self, Asides};
-use crate::render::{duration, recovered, said};
+use crate::render::{duration, newest_line, recovered, said};
 use crate::terminal::visible;
 
 /// A receiver of the events of a turn.
@@ -33,6 +34,8 @@ pub struct Words<W> {
     /// The number of the newest attempt, and the announced time of the next.
     attempt: u32,
     waits: Option<i64>,
+    /// The newest progress line per running call.
+    progress: BTreeMap<String, String>,
 }
 
 impl<W: Write + IsTerminal> Words<W> {
@@ -50,6 +53,7 @@ impl<W: Write + IsTerminal> Words<W> {
             asides,
             attempt: 0,
             waits: None,
+            progress: BTreeMap::new(),
         }
     }
 }
@@ -94,9 +98,19 @@ impl<W: Write> Words<W> {
         self.asides.say(words);
     }
 
-    /// Notes each wait for the next attempt, once.
+    /// Notes each wait for the next attempt and each new progress of a tool, once.
     fn standing(&mut self, standing: &Standing) {
-        let Some(retry) = standing.retry.as_ref().filter(|_| self.asked.is_none()) else { return };
+        if self.asked.is_some() {
+            return;
+        }
+        self.progress.retain(|call, _| standing.progress.iter().any(|told| told.call == *call));
+        for told in &standing.progress {
+            let Some(newest) = newest_line(&told.text) else { continue };
+            if self.progress.insert(told.call.clone(), newest.into()).is_none_or(|before| before != newest) {
+                self.aside(&format!("{}: {newest}", told.tool));
+            }
+        }
+        let Some(retry) = &standing.retry else { return };
         if self.waits.replace(retry.until) != Some(retry.until) {
             let wait = duration((retry.until - clock::now() + 999) / 1000 * 1000);
             self.aside(&format!("{}; attempt {} in {wait}", retry.message, retry.attempt + 1));

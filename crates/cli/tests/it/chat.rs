@@ -162,7 +162,7 @@ async fn an_answer_goes_on_when_the_daemon_is_killed_and_started_again() {
     terminal.shows("t40 ").await;
     daemon.child.kill().await.unwrap();
     terminal.shows("reconnecting").await;
-    terminal.keys("count to 2\r").await; // Said while nobody is there to hear it.
+    terminal.keys("count to 2\r").await; // Typed while no daemon runs.
     let _daemon = Daemon::start(data.path(), "understudy/numbered").await;
     terminal.has("› count to 2 t1 t2 understudy/numbered").await;
     let words = terminal.words();
@@ -172,7 +172,7 @@ async fn an_answer_goes_on_when_the_daemon_is_killed_and_started_again() {
 }
 
 /// The daemon is away for longer than a request is tried: what is typed meanwhile is shown as not sent, and
-/// goes out in order and once when it is back. Whoever leaves before is told what did not get there.
+/// goes out in order and once when it is back. A command that ends before lists what was not sent.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_typed_is_lost_while_the_daemon_is_away() {
     let data = Scratch::new();
@@ -243,6 +243,21 @@ async fn an_approval_shows_the_whole_call() {
         terminal.has("Well then. understudy/any").await;
         stage.server.stop().await;
     }
+}
+
+/// A running tool is shown with its input and its progress, which is gone when it has ended.
+#[tokio::test]
+async fn a_running_tool_is_shown_with_its_progress() {
+    let stage = Stage::building().await;
+    let mut terminal = Terminal::start(&["chat", "--url", &stage.base], &[("EVERTURN_TOKEN", TOKEN)], WINDOW);
+    terminal.shows("› ").await;
+    terminal.keys("go\r").await;
+    terminal.shows("│ 1 of 2").await;
+    assert!(terminal.window().contains("build make all · "), "{}", terminal.window());
+    stage.built.notify_one();
+    terminal.has("Built. understudy/any").await;
+    assert!(!terminal.window().contains("1 of 2"), "{}", terminal.window());
+    stage.server.stop().await;
 }
 
 /// S20: what was shown in one chat does not count in the next, although its calls have the same names.

@@ -117,6 +117,7 @@ async fn what_counts_is_shown_with_its_origin() {
         record = "errors"  # FILE
         durability = "process"  # default
         database_connections = 20  # EVERTURN_DATABASE_CONNECTIONS
+        sandbox = "best"  # default
         steps_max = 200  # default
         turn_minutes_max = 240  # default
         turn_tokens_max = 9000  # FILE
@@ -132,10 +133,39 @@ async fn what_counts_is_shown_with_its_origin() {
         background = false  # default
         effort = "low"  # FILE
         compaction_percent = 70  # default
+        instructions = ["AGENTS.md"]  # default
         temperature = 0.2  # FILE
         stop = ["END"]  # FILE
     "#]]
     .assert_eq(shown(&file).await.split("\n[").next().unwrap());
+}
+
+/// Scripts read the same as JSON.
+#[tokio::test]
+async fn what_counts_is_there_for_scripts() {
+    let scratch = Scratch::new();
+    let file = write(&scratch, FILE);
+    let mut command = everturn(&["config", "show", "--json", "--config", &file, "--data", "/d"]);
+    command.env("LAB_KEY", "sk-not-even-this").env("EVERTURN_STREAMS_MAX", "9");
+    let output = command.output().await.unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(!text.contains("sk-not") && text.lines().count() == 1, "{text}");
+    let shown: serde_json::Value = serde_json::from_str(&text).unwrap();
+    for (path, value, origin) in [
+        ("/data", json!("/d"), "--data"),
+        ("/streams_max", json!(9), "EVERTURN_STREAMS_MAX"),
+        ("/stop", json!(["END"]), &*file),
+        ("/drain_seconds", json!(5), "default"),
+        ("/agents/careful/steps_max", json!(50), &*file),
+        ("/agents/careful/system", json!("Think \"twice\"."), &*file),
+        ("/agents/careful/tools/buy/input", json!({"type": "object"}), &*file),
+        ("/prices/lab~1qwen/input", json!(0.5), &*file),
+        ("/owners/alice smith/month_cost_max", json!(200), &*file),
+    ] {
+        assert_eq!(shown.pointer(path), Some(&json!({"value": value, "origin": origin})), "{path}: {text}");
+    }
+    assert_eq!(shown["environment"]["LAB_KEY"], "set");
+    assert_eq!(shown["warnings"], json!([]));
 }
 
 /// Tables, and values that only the environment can set, are shown too.
@@ -177,6 +207,7 @@ async fn what_counts_of_tables_and_variables_is_shown() {
         queue_len_max = 20  # default
         background = true  # FILE
         compaction_percent = 100  # FILE
+        instructions = ["AGENTS.md"]  # default
         output_tokens_max = 4000  # FILE
 
         [agents.careful.tools.buy]  # FILE
@@ -283,7 +314,7 @@ async fn a_parameter_that_is_not_sent_is_shown() {
     assert!(shown.lines().any(|shown| shown.starts_with(line)), "{shown}");
 }
 
-/// A tool that no model could be offered is refused at the start, and by whom it is had is said.
+/// A tool that no model could be offered is refused at the start, with the names of its agents.
 #[tokio::test]
 async fn a_tool_that_cannot_be_had_is_refused() {
     let scratch = Scratch::new();

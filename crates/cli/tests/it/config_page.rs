@@ -53,6 +53,8 @@ fn sample(key: &str) -> &'static str {
         "model" | "models" => "understudy/drill",
         "record" => "errors",
         "durability" => "full",
+        "workspace" => "/tmp",
+        "sandbox" => "off",
         _ => "7",
     }
 }
@@ -95,8 +97,12 @@ async fn the_page_has_every_key_and_no_other() {
     assert_eq!(of_agents, keys_beside("[agents.a]\nmodel = 'a/b'").await);
     for (below, table) in [
         ("tools.NAME.", "[tools.a]\ndescription = 'A.'"),
+        ("mcpServers.NAME.tools.NAME.", "[mcpServers.a.tools.b]"),
+        ("mcpServers.NAME.", "[mcpServers.a]\ncommand = 'a'"),
         ("providers.NAME.", "[providers.a]\nwire = 'chat'\nurl = 'https://a.example'"),
         ("prices.\"MODEL\".", "[prices.'a/b']\ninput = 1\noutput = 1"),
+        ("workspaces.NAME.", "[workspaces.a]\npath = '/a'"),
+        ("permissions.", "[permissions]"),
         ("budget.", "[budget]"),
         ("budget.", "[owners.a]"),
     ] {

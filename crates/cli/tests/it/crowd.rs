@@ -166,7 +166,7 @@ async fn two_hundred_chats_go_on_after_a_kill() {
     }
     drop(begun);
     for _ in 0..CHATS {
-        have_begun.recv().await.expect("nobody gave up");
+        have_begun.recv().await.expect("no client gave up");
     }
     daemon.child.kill().await.unwrap();
     town.point_to(&[]);

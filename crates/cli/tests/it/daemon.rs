@@ -22,7 +22,9 @@ impl Scratch {
     pub fn new() -> Self {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let name = format!("everturn-cli-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
-        Self(std::env::temp_dir().join(name))
+        let path = std::env::temp_dir().join(name);
+        let _ = std::fs::remove_dir_all(&path); // Of a process that was killed and had the same number.
+        Self(path)
     }
 
     pub fn path(&self) -> &Path {
@@ -92,7 +94,7 @@ impl Daemon {
     }
 
     /// One with every kind of agent: the usual one counts, `waits` has tools that wait for its client
-    /// (`map`), for a person (`launch`) and for nobody (`linger`), and `fails` asks a provider at this
+    /// (`map`), for a person (`launch`) and for neither (`linger`), and `fails` asks a provider at this
     /// address, which has to refuse its key.
     pub async fn start_with_all(dir: &Path, provider: &str) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default(); // Another test may have been first.
@@ -107,7 +109,7 @@ impl Daemon {
         let mut command = everturn(&["serve", "--listen", "127.0.0.1:0", "--model", "understudy/numbered"]);
         command.arg("--data").arg(&data).arg("--config").arg(file).arg("--demo-tools").arg(effects);
         command.env("ANTHROPIC_BASE_URL", provider).env("ANTHROPIC_API_KEY", "sk-of-nobody");
-        command.stdin(Stdio::piped()); // It ends with whoever holds the other end.
+        command.stdin(Stdio::piped()); // It ends when the other end of the pipe is closed.
         Self::spawn(&data, command).await
     }
 

@@ -71,7 +71,7 @@ async fn the_image_starts_what_is_there() {
     let profile = include_str!("../../../../Cargo.toml").split_once("[profile.dist]").unwrap().1;
     assert!(profile.contains("strip = true") && DOCKERFILE.contains("--profile dist"));
     let user = instruction("USER").split(':').next().unwrap();
-    assert!(KUBERNETES.contains(&format!("runAsUser: {user}\n")), "one user, whoever starts it");
+    assert!(KUBERNETES.contains(&format!("runAsUser: {user}\n")), "one user, on every platform");
 }
 
 /// The health check of the image says yes while the server is ready, and no when it is gone.

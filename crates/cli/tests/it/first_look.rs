@@ -35,7 +35,7 @@ async fn the_stand_in_shows_a_call_and_an_approval() {
     terminal.keys("note: buy kelp\r").await;
     terminal.shows("Allow leave_note?").await;
     let notes = data.path().join("notes.md");
-    assert!(!notes.exists(), "nothing is written before somebody has allowed it");
+    assert!(!notes.exists(), "nothing is written before it is allowed");
     terminal.keys("y\r").await;
     terminal.has("Nothing ran before you decided.").await;
     assert_eq!(std::fs::read_to_string(notes).unwrap(), "- buy kelp\n");

@@ -6,10 +6,9 @@
 //! chat has a status.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use reqwest::Method;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::daemon::{Daemon, Scratch, without_keys};
 
@@ -151,14 +150,8 @@ impl Reader {
 
     /// Waits until the chat in this variable has this status.
     async fn wait(&self, variable: &str, status: &str) {
-        let path = format!("/v1/chats/{}", self.variables[variable]);
-        let is_there = async || {
-            let (_, chat) = self.daemon.answer(Method::GET, &path, &Value::Null).await;
-            chat["status"] == status
-        };
-        while !is_there().await {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+        let mut watcher = self.daemon.watch(&format!("/v1/chats/{}", self.variables[variable])).await;
+        watcher.until(|view| view.status.as_ref().is_some_and(|now| json!(now.status) == status)).await;
     }
 
     /// Does what a comment says.

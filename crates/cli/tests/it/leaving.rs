@@ -23,7 +23,7 @@ async fn a_window_may_be_closed() {
     assert!(data.path().join("address").exists());
     let status = terminal.closed().await;
     assert_eq!(status.code(), Some(0), "{status}");
-    assert!(!data.path().join("address").exists(), "whoever comes next is not sent to a daemon that is gone");
+    assert!(!data.path().join("address").exists(), "the next command is not sent to a daemon that is gone");
 }
 
 /// After a chat is ended by a signal, the terminal is as before.

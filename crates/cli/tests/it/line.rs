@@ -103,8 +103,7 @@ async fn carry(near: TcpStream, target: String, mut weather: watch::Receiver<Wea
     }
 }
 
-/// Passes on what comes, until somebody is gone or something was lost, which only shows when the weather is
-/// fair.
+/// Passes bytes on until one end is closed or bytes were lost; a loss shows when the weather is fair again.
 async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut weather: watch::Receiver<Weather>, way: Way) {
     let (mut piece, mut chance) = (vec![0; 16 * 1024], 7_u64);
     while let Ok(len @ 1..) = from.read(&mut piece).await {

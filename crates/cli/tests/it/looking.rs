@@ -62,7 +62,7 @@ async fn looking_writes_nothing() {
     assert_eq!(asked(&url, WORKERS), workers);
 }
 
-/// A turn that ends while somebody looks has not forgotten a call: what is compared is of one moment.
+/// A turn that ends during the inspection has not lost a call: what is compared is of one moment.
 #[tokio::test]
 async fn a_turn_that_ends_meanwhile_is_no_flaw() {
     let url = everturn_props::database().unwrap();

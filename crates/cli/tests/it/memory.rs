@@ -14,10 +14,10 @@ const TIMES: usize = 12;
 /// What all of that may take. Each request used to hold all files, nine mebibytes.
 const MEMORY_MAX: usize = 24 << 20;
 
-/// I19: files take memory when somebody asks for one of them, or a model is shown them, and else not: not when a chat is
-/// looked at, read, watched from the beginning, named or queued at, however often at once.
+/// I19: files take memory when a request reads one of them or a model is shown them. Looking at a chat, reading it,
+/// watching it from the beginning, renaming it and queueing messages take none, however often at once.
 #[tokio::test]
-async fn files_that_nobody_asks_for_take_no_memory() {
+async fn files_that_are_not_requested_take_no_memory() {
     let scratch = Scratch::new();
     let daemon = Daemon::start(scratch.path(), "understudy/persona").await;
     let chat = daemon.chat().await;

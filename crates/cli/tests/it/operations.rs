@@ -74,7 +74,7 @@ async fn the_threads_are_watched() {
     let threads = std::fs::read_dir(format!("/proc/{}/task", daemon.child.id().unwrap())).unwrap();
     // One may end while it is looked at.
     let names = threads.flatten().flat_map(|thread| std::fs::read_to_string(thread.path().join("comm")));
-    assert!(names.collect::<String>().lines().any(|name| name == "lookout"));
+    assert!(names.collect::<String>().lines().any(|name| name == "stall-monitor"));
     daemon.end().await;
 }
 
@@ -96,8 +96,8 @@ async fn what_is_made_is_its_owners_alone() {
     }
 }
 
-/// S26, S35: requests have a name in the log and in the answer; the audit knows who came and who decided; no
-/// secret is in either.
+/// S26, S35: requests have a name in the log and in the answer; the audit has the token of each request and
+/// decision; no secret is in either.
 #[tokio::test]
 async fn requests_are_logged_and_decisions_are_kept() {
     let scratch = Scratch::new();
@@ -115,7 +115,7 @@ async fn requests_are_logged_and_decisions_are_kept() {
     let token = std::fs::read_to_string(scratch.path().join("token")).unwrap().trim().to_owned();
     let logged = daemon.end().await;
     let line = logged.lines().find(|line| line.contains("from-the-client-7")).expect("the request is in the log");
-    let line: Value = serde_json::from_str(line).expect("a log that nobody reads on a terminal is JSON");
+    let line: Value = serde_json::from_str(line).expect("a log that is not on a terminal is JSON");
     assert_eq!((&line["request"], &line["status"]), (&json!("from-the-client-7"), &json!(200)));
     let audit = std::fs::read_to_string(scratch.path().join("audit.jsonl")).unwrap();
     let events: Vec<Value> = audit.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -128,7 +128,7 @@ async fn requests_are_logged_and_decisions_are_kept() {
     }
 }
 
-/// S35: who approves, denies, answers and takes tokens back is in the audit, with what it was about.
+/// S35: approvals, denials, answers and revocations are in the audit, each with its token and its subject.
 #[tokio::test]
 async fn decisions_are_in_the_audit() {
     let scratch = Scratch::new();

@@ -66,7 +66,7 @@ impl House {
         command.arg("--data").arg(&data).arg("--config").arg(self.dirs.path().join("agents.toml"));
         command.arg("--demo-tools").arg(self.side_file()).env("DATABASE_URL", self.postgres.url("postgres"));
         command.env("ANTHROPIC_BASE_URL", self.model.url()).env("ANTHROPIC_API_KEY", KEY);
-        command.stdin(Stdio::piped()); // It ends with whoever holds the other end.
+        command.stdin(Stdio::piped()); // It ends when the other end of the pipe is closed.
         Daemon::spawn(&data, command).await
     }
 
@@ -152,8 +152,8 @@ pub async fn is_ready(daemon: &Daemon) -> bool {
     status == StatusCode::OK
 }
 
-/// Lets the database be gone until both servers have let go of everything, and come back. Who speaks
-/// meanwhile is answered.
+/// Lets the database be gone until both servers have let go of everything, and come back. Requests
+/// meanwhile are answered.
 async fn be_gone(gone: Gone, house: &House, daemons: [&Daemon; 2], mut late: Guest) {
     match gone {
         Gone::Crashed => house.on_postgres(|postgres| postgres.stop(ShutdownMode::Immediate)).await,
@@ -193,14 +193,14 @@ async fn is_outlived(gone: Gone) {
         counting.spawn(talk(guest, format!("count to {TOKENS}"), has_begun, so_far.clone()));
     }
     for _ in 0..COUNTING {
-        are_so_far.recv().await.expect("nobody gave up");
+        are_so_far.recv().await.expect("no client gave up");
     }
     for number in 0..WORKING {
         let guest = town.guest(&other.chat_with("works").await, number);
         let (so_far, (told, len)) = (so_far.clone(), order(number));
         working.spawn(async move { (number, len, talk(guest, told, has_called, so_far).await) });
     }
-    are_so_far.recv().await.expect("nobody gave up");
+    are_so_far.recv().await.expect("no client gave up");
     assert!(counting.try_join_next().is_none(), "they are in the middle");
     be_gone(gone, &house, [&one, &other], late).await;
     for (guest, view) in counting.join_all().await {
@@ -247,7 +247,7 @@ async fn a_database_that_stands_still_keeps_no_server_from_ending() {
     reader.until(has_begun).await;
     house.on_postgres(PostgresServer::freeze).await;
     let asks = daemon.ask(Method::POST, &format!("{chat}/interrupt")).json(&json!({})).send();
-    let asks = tokio::spawn(asks); // Nobody answers: what it asks for is being stored.
+    let asks = tokio::spawn(asks); // Not answered: the command is being stored.
     daemon.signal("TERM").await;
     daemon.until_logged("again to hand over now").await;
     let ended = tokio::time::timeout(Duration::from_secs(15), daemon.end()).await;

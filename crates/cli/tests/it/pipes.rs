@@ -68,6 +68,6 @@ async fn a_server_ends_well_when_nobody_reads_its_log() {
         reader.until_the_end().await;
         assert_eq!(daemon.child.wait().await.unwrap().code(), Some(0), "{signal}");
         assert!(reader.comments.last().is_some_and(|last| last.starts_with("bye")), "{:?}", reader.comments);
-        assert!(!data.path().join("address").exists(), "nobody is sent to it any more");
+        assert!(!data.path().join("address").exists(), "no command is sent to it any more");
     }
 }

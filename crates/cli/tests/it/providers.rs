@@ -62,8 +62,8 @@ async fn well_known_providers_are_found_by_their_variables() {
     assert_eq!(asked, ["/v1/chat/completions", "/v1/chat/completions"]);
 }
 
-/// What a model of somebody else's costs is the file's to say: then bounds on money hold for it. Without,
-/// that they do not is logged at the start.
+/// The file sets the price of a model that the catalogue does not know, so that budgets hold for it. Without a
+/// price, a line at the start says that they do not.
 #[tokio::test]
 async fn a_price_makes_a_bound_on_money_hold() {
     let understudy = understudy().await;

@@ -76,7 +76,7 @@ async fn set(daemon: &Daemon, chat: &str, debug: bool) -> Value {
 }
 
 /// I23: of two chats the one that is debugged is recorded, whole and without the key. It stays so over
-/// restarts, until somebody has seen enough; and a chat that was there already can be debugged too.
+/// restarts, until `debug` is switched off; and `debug` can be switched on for a chat that exists.
 #[tokio::test]
 async fn a_chat_that_is_debugged_is_recorded_and_others_are_not() {
     let (scratch, understudy) = (Scratch::new(), understudy().await);

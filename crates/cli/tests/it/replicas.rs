@@ -142,8 +142,8 @@ async fn a_chat_of_a_killed_server_is_stopped_by_another() {
     assert!(asked.elapsed() < NOTICED_MAX, "the chat stood still for {:?}", asked.elapsed());
 }
 
-/// I7, I11: behind a pooler nobody can listen, and the database cannot tell that a server is dead. Both are
-/// said once. Its chats wait for its lease, and so does a stop.
+/// I7, I11: behind a pooler `LISTEN` does not work, and the database cannot tell that a server is dead. Both are
+/// logged once. The chats of a dead server wait for its lease, and so does a stop.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn behind_a_pooler_a_stop_waits_for_the_lease() {
     if !Pooler::is_installed() {
@@ -194,8 +194,8 @@ async fn a_chat_is_deleted_by_the_server_that_does_not_drive_it() {
     assert_eq!(reader.comments.last().unwrap(), "bye, the chat is gone");
 }
 
-/// I12, I24: both servers are replaced one after the other while people talk; nobody's turn fails, and
-/// nothing is said or answered twice.
+/// I12, I24: both servers are replaced one after the other while turns run; no turn fails, and
+/// no message or answer appears twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rolling_restart_fails_no_turn() {
     const CHATS: usize = 20;
@@ -221,13 +221,13 @@ async fn a_rolling_restart_fails_no_turn() {
         });
     }
     drop(turns);
-    turned.wait_for(|turns| *turns >= CHATS / 2).await.expect("nobody gave up");
+    turned.wait_for(|turns| *turns >= CHATS / 2).await.expect("no client gave up");
     town.point_to(&[&two]);
     one.signal("TERM").await;
     assert_eq!(one.child.wait().await.unwrap().code(), Some(0));
     let three = Daemon::start_on(dirs[2].path(), MODEL, &url).await;
     town.point_to(&[&two, &three]);
-    turned.wait_for(|turns| *turns >= CHATS * 3 / 2).await.expect("nobody gave up");
+    turned.wait_for(|turns| *turns >= CHATS * 3 / 2).await.expect("no client gave up");
     town.point_to(&[&three]);
     two.signal("TERM").await;
     assert_eq!(two.child.wait().await.unwrap().code(), Some(0));

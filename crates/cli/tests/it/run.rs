@@ -103,6 +103,9 @@ async fn exit_codes_tell_how_it_ended() {
     let error = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(4), "{error}");
     assert!(error.contains("launch waits for approval"), "{error}");
+    // The whole input, so that a person can decide, and nothing of it obeyed.
+    assert!(error.contains("\"target\": \"") && error.matches('x').count() >= 2_000, "{error}");
+    assert!(!error.contains('\u{1b}'), "{error}");
     let mut command = everturn(&["run", "--url", &stage.base, "go"]);
     let output = command.env("EVERTURN_TOKEN", "evt_nobody-knows-this-token-at-all-here").output().await.unwrap();
     assert_eq!(output.status.code(), Some(1));
@@ -111,6 +114,36 @@ async fn exit_codes_tell_how_it_ended() {
     let (code, _, error) = ran(&["run", "--ephemeral"]).await;
     assert_eq!(code, Some(2));
     assert!(error.contains("the prompt is empty"), "{error}");
+}
+
+/// The progress of a tool goes to standard error while it runs; -q leaves it out.
+#[tokio::test]
+async fn the_progress_of_a_tool_is_beside_the_answer() {
+    let _ = rustls::crypto::ring::default_provider().install_default(); // Another test may have been first.
+    let stage = Stage::building().await;
+    let client = reqwest::Client::new();
+    for quiet in [&[][..], &["-q"]] {
+        let made = client.post(format!("{}/v1/chats", stage.base)).bearer_auth(TOKEN).json(&json!({}));
+        let made: Value = made.send().await.unwrap().json().await.unwrap();
+        let id = made["id"].as_str().unwrap();
+        let mut command = everturn(&["run", "--url", &stage.base, "--resume", id, "go"]);
+        command.args(quiet).env("EVERTURN_TOKEN", TOKEN).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let stream = client.get(format!("{}/v1/chats/{id}/stream", stage.base)).bearer_auth(TOKEN);
+        let mut reader = Reader::open(stream).await;
+        reader.until(|view| view.status.as_ref().is_some_and(|status| !status.progress.is_empty())).await;
+        let mut error = BufReader::new(child.stderr.take().unwrap());
+        let mut said = String::new();
+        if quiet.is_empty() {
+            error.read_line(&mut said).await.unwrap();
+            assert_eq!(said, "everturn: build: 1 of 2\n");
+        }
+        stage.built.notify_one();
+        error.read_to_string(&mut said).await.unwrap();
+        assert_eq!(said.is_empty(), !quiet.is_empty(), "{said}");
+        assert_eq!(child.wait_with_output().await.unwrap().stdout, b"Built.\n");
+    }
+    stage.server.stop().await;
 }
 
 /// A turn that fails ends with 1, one that ends early with 3.
@@ -291,7 +324,7 @@ async fn tokens_are_made_and_taken_back() {
     let (_, tokens, _) = ran(&["tokens", "--data", path]).await;
     assert!(tokens.contains("phone") && !tokens.contains(secret), "{tokens}");
     let (code, _, error) = ran(&["tokens", "revoke", "", "--data", path]).await;
-    assert_eq!(code, Some(1), "nobody means all of them");
+    assert_eq!(code, Some(1), "an empty name is no token");
     assert!(error.contains("the token is missing"), "{error}");
     assert_eq!(ran(&["tokens", "revoke", "phone", "--data", path]).await.0, Some(0));
     assert_eq!(listed().await, Some(1));

@@ -24,7 +24,7 @@ fn has_key(bytes: &[u8]) -> bool {
 }
 
 /// S24, I23: another process of the user who runs the daemon, such as a tool, finds no key in its
-/// environment, its memory or its arguments. It finds that of others, so it is the daemon who sees to it.
+/// environment, its memory or its arguments. It finds those of other programs, so the daemon hides its own.
 #[tokio::test]
 async fn keys_of_a_daemon_cannot_be_read_by_others() {
     let own = std::fs::metadata("/proc/self").unwrap().uid();

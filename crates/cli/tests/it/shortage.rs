@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Enough for the daemon itself, its database and some clients.
 const OPEN_MAX: usize = 96;
 const TOKENS: usize = 400;
-/// As often as it may say that it can take nobody: ten times a second it looks again.
+/// Log lines about connections that cannot be accepted: one per retry, ten times per second.
 const COMPLAINTS_MAX: usize = 600;
 
 fn complaints(log: &Path) -> usize {
@@ -35,7 +35,7 @@ fn with_few(data: &Path, log: &Path) -> Command {
 }
 
 /// X7: when connections have taken all file descriptors, the turn under way goes on and the daemon does not spin; once some
-/// are closed, others come in, and those who watched see all of it.
+/// are closed, others come in, and open streams see all of it.
 #[tokio::test]
 async fn without_file_descriptors_turns_go_on() {
     let scratch = Scratch::new();

@@ -159,3 +159,29 @@ async fn a_chat_is_given_another_model() {
     let chat = daemon.get(&format!("/v1/chats/{}", chats["chats"][0]["id"].as_str().unwrap())).await;
     assert_eq!(chat.get("model"), None);
 }
+
+/// What is allowed in advance runs without another question, is listed, and asks again once it is revoked.
+#[tokio::test]
+async fn a_call_is_allowed_for_good_until_that_is_revoked() {
+    let data = Scratch::new();
+    let _daemon = Daemon::start(data.path(), "understudy/persona").await;
+    let mut terminal = Terminal::start(&["chat", "--data", data.path().to_str().unwrap()], &[], (120, 50));
+    terminal.shows("› ").await;
+    terminal.keys("note: buy kelp\r").await;
+    terminal.shows("or a to allow leave_note from now on").await;
+    terminal.keys("a\r").await;
+    terminal.until("the approval to be over", |window| !window.contains("Allow leave_note?")).await;
+    terminal.has("understudy/persona · ").await;
+    terminal.keys("/permissions\r").await;
+    terminal.has("allows leave_note, agreed by").await;
+    terminal.keys("note: buy salt\r").await;
+    terminal
+        .until("the second note to be written", |_| {
+            std::fs::read_to_string(data.path().join("notes.md")).is_ok_and(|notes| notes.contains("salt"))
+        })
+        .await;
+    terminal.keys("/permissions revoke 1.0\r").await;
+    terminal.has("1.0 is revoked").await;
+    terminal.keys("note: buy rope\r").await;
+    terminal.shows("Allow leave_note?").await;
+}

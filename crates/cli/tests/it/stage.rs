@@ -1,16 +1,18 @@
 //! A server in this process whose model plays a script.
 
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use everturn::core::ids::Timestamp;
 use everturn::core::message::Stop;
 use everturn::stores::{Memory, Scope, Token, TokenHash, Tokens as _};
-use everturn::{Agent, Approval, Engine, Policy, tool};
+use everturn::{Agent, Approval, Engine, Policy, ToolContext, tool};
 use everturn_server::{Server, ServerLimits, ServerParts};
 use everturn_understudy::{Script, Understudy, call, reasoning, script, stop, text};
 use prometheus_client::registry::Registry;
 use serde_json::json;
+use tokio::sync::Notify;
 
 /// What opens it.
 pub const TOKEN: &str = "evt_of-whoever-the-tests-are-in-most-cases";
@@ -19,12 +21,20 @@ pub const TOKEN: &str = "evt_of-whoever-the-tests-are-in-most-cases";
 pub struct Stage {
     pub server: Server,
     pub base: String,
+    /// Ends the tool `build`.
+    pub built: Arc<Notify>,
 }
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct Launch {
     #[expect(dead_code, reason = "only its schema is asked for")]
     target: String,
+}
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Build {
+    #[expect(dead_code, reason = "only its schema is asked for")]
+    command: String,
 }
 
 impl Stage {
@@ -36,6 +46,13 @@ impl Stage {
             script([text("Well then."), stop(Stop::End)]),
         ])
         .await
+    }
+
+    /// The model calls `build`, which shows how far it is until the test ends it.
+    pub async fn building() -> Self {
+        let build = || script([call("build", json!({"command": "make all"})), stop(Stop::ToolUse)]);
+        let word = || script([text("Built."), stop(Stop::End)]);
+        Self::playing([build(), word(), build(), word()]).await
     }
 
     /// Two calls of `launch`, with different targets.
@@ -77,7 +94,17 @@ impl Stage {
         let memory = Arc::new(Memory::new());
         let launch = tool("launch", "Launches.", |_, _: Launch| async move { Ok("launched".to_string()) });
         let launch = launch.with(Policy { approval: Approval::Needed, ..Policy::default() });
-        let agent = Agent::new("understudy/any".parse().unwrap()).tool(launch).unwrap();
+        let built = Arc::new(Notify::new());
+        let ends = built.clone();
+        let build = tool("build", "Builds.", move |context: ToolContext, _: Build| {
+            let ends = ends.clone();
+            async move {
+                context.show("compiling\n 1 of 2\n");
+                ends.notified().await;
+                Ok("built".to_string())
+            }
+        });
+        let agent = Agent::new("understudy/any".parse().unwrap()).tool(launch).unwrap().tool(build).unwrap();
         let engine =
             Engine::builder().store(memory.clone()).provider(Understudy::new(scripts)).agent("default", agent).start();
         let token = Token {
@@ -97,11 +124,14 @@ impl Stage {
             registry: Registry::default(),
             agent: "default".into(),
             models: vec![],
+            mcp: Arc::new(Vec::new),
             limits: ServerLimits::default(),
+            workspaces: BTreeMap::new(),
+            workspace_service: None,
         };
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let server = Server::start(parts, address, &[]).await.unwrap();
         let base = format!("http://{}", server.address());
-        Self { server, base }
+        Self { server, base, built }
     }
 }

@@ -34,8 +34,8 @@ async fn heard(from: &mut (impl AsyncRead + Unpin), words: &str) -> String {
     said
 }
 
-/// Stops the server of a turn under way; then a first signal reaches nobody, and a second one ends the
-/// command.
+/// Stops the server of a turn under way: a first signal cannot interrupt the turn then, and a second one ends
+/// the command.
 #[tokio::test]
 async fn a_second_signal_leaves_even_a_daemon_that_is_gone() {
     for arguments in [vec!["run", "count to 50000"], vec!["chat"]] {

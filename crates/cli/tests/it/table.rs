@@ -57,7 +57,7 @@ async fn refusing(may: watch::Receiver<bool>) -> String {
             tokio::spawn(async move {
                 let mut request = vec![0; 64 * 1024];
                 let _ = stream.read(&mut request).await; // A small request comes at once.
-                let _ = may.wait_for(|may| *may).await; // Whoever could say so is gone with the test.
+                let _ = may.wait_for(|may| *may).await; // The sender is gone once the test ends.
                 let body = r#"{"type":"error","error":{"type":"authentication_error","message":"no"}}"#;
                 let head = "HTTP/1.1 401 Unauthorized\r\ncontent-type: application/json\r\nconnection: close\r\n";
                 let answer = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
@@ -177,7 +177,7 @@ fn expected(place: Place, name: &str, verb: &str) -> Result<String, &'static str
     let status = format!("{:?}", place.status);
     let next = cell(verb, &status);
     if name == "interrupt" && (place.archived || matches!(place.status, Status::Idle | Status::Failed)) {
-        return Ok(status.to_lowercase()); // Whoever wants a chat to stop that rests has what they want.
+        return Ok(status.to_lowercase()); // A chat that rests is stopped already.
     }
     match name {
         _ if place.archived && cell(verb, "archived").is_empty() => Err("archived"),

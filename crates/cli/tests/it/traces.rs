@@ -157,7 +157,7 @@ async fn a_collector_gets_the_spans_of_a_turn() {
     assert!(command.status().await.unwrap().success());
     let mut spans = Vec::new();
     while let Ok(body) = told.try_recv() {
-        assert!(!String::from_utf8_lossy(&body).contains("private"), "what was said is nobody's business");
+        assert!(!String::from_utf8_lossy(&body).contains("private"), "spans have no content");
         let request = ExportTraceServiceRequest::decode(&body[..]).unwrap();
         spans.extend(request.resource_spans.into_iter().flat_map(|of| of.scope_spans).flat_map(|of| of.spans));
     }

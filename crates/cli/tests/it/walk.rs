@@ -91,12 +91,14 @@ impl Walk {
     /// And with one that waits.
     async fn wait(&mut self) {
         let (id, mut reader) = self.chat("waits").await;
-        for (text, answer) in [("map", "result"), ("launch", "approve"), ("launch", "deny"), ("map", "error")] {
+        for (text, answer) in
+            [("map", "result"), ("launch", "approve"), ("launch", "deny"), ("map", "error"), ("launch", "grant")]
+        {
             self.say(&id, json!({ "text": text })).await;
             let view = reader.until(|view| view.status.as_ref().is_some_and(|status| !status.asks.is_empty())).await;
             let ask = view.status.unwrap().asks[0].clone();
             let answer = match answer {
-                "approve" => json!({"kind": answer, "call": ask.call, "input_hash": ask.input_hash}),
+                "approve" | "grant" => json!({"kind": answer, "call": ask.call, "input_hash": ask.input_hash}),
                 "deny" => json!({"kind": answer, "call": ask.call}),
                 _ => json!({"kind": answer, "call": ask.call, "output": "here"}),
             };
@@ -104,11 +106,24 @@ impl Walk {
             reader.until(|view| view.status.as_ref().is_some_and(|status| status.asks.is_empty())).await;
             reader.until_rest().await;
         }
+        let granted = self.go(Method::GET, "/v1/chats/{id}/grants", &[&id], Value::Null).await;
+        let call = granted["grants"][0]["call"].as_str().unwrap();
+        self.go(Method::DELETE, "/v1/chats/{id}/grants/{call}", &[&id, call], Value::Null).await;
+        let changed = self.go(Method::GET, "/v1/chats/{id}/changes", &[&id], Value::Null).await;
+        assert_eq!(changed, json!({"changes": []}), "it has no workspace");
+        let jobs = self.go(Method::GET, "/v1/chats/{id}/jobs", &[&id], Value::Null).await;
+        assert_eq!(jobs, json!({"jobs": []}));
+        let stop = format!("/v1/chats/{id}/jobs/1/stop");
+        let (status, answer) = self.daemon.answer(Method::POST, &stop, &json!({})).await;
+        assert_eq!(status, StatusCode::NOT_FOUND, "there is no job to be stopped: {answer}");
+        self.left.remove(&("POST".into(), "/v1/chats/{id}/jobs/{number}/stop".into()));
+        self.go(Method::POST, "/v1/chats/{id}/undo", &[&id], json!({"calls": ["1.0"]})).await;
     }
 
     /// What concerns the house.
     async fn house(&mut self) {
-        for path in ["/healthz", "/readyz", "/metrics", "/v1/models", "/v1/usage", "/v1/chats", "/v1/tokens"] {
+        let v1 = ["/v1/models", "/v1/agents", "/v1/usage", "/v1/chats", "/v1/asks", "/v1/tokens", "/v1/mcp"];
+        for path in ["/healthz", "/readyz", "/metrics"].into_iter().chain(v1) {
             self.go(Method::GET, path, &[], Value::Null).await;
         }
         let made = self.go(Method::POST, "/v1/tokens", &[], json!({"name": "walk", "scopes": ["read"]})).await;
@@ -134,5 +149,5 @@ async fn every_endpoint_does_what_it_is_for() {
     walk.work().await;
     walk.wait().await;
     walk.house().await;
-    assert_eq!(walk.left, BTreeSet::new(), "nobody has tried these");
+    assert_eq!(walk.left, BTreeSet::new(), "these were not tried");
 }

@@ -5,7 +5,7 @@ use everturn_server::wire::{AskKind, Body, Call, Part, Standing, Status, View};
 use tokio::time::Instant;
 
 use super::story::is_busy;
-use crate::render::{duration, said};
+use crate::render::{brief, duration, newest_line, said};
 use crate::terminal::editor::Editor;
 use crate::terminal::screen::Live;
 use crate::terminal::wrap::clip;
@@ -15,6 +15,8 @@ const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "�
 /// Rows of the queue that are shown.
 const QUEUE_ROWS_MAX: usize = 4;
 const EDITOR_ROWS_MAX: usize = 10;
+/// Characters of a running call's input that are shown.
+const BRIEF_CHARS_MAX: usize = 48;
 
 /// Input of the live area: the view, and what only the session knows.
 pub struct Around<'a> {
@@ -91,8 +93,25 @@ fn running(around: &Around<'_>) -> Vec<Line> {
         _ => None,
     });
     let carried_out = open_calls(view).into_iter().filter(|call| !standing.asks.iter().any(|ask| ask.call == call.id));
-    let carried_out = carried_out.map(|call| line(&call.tool, &format!(" · {}", duration(around.now - call.at))));
+    let carried_out = carried_out.flat_map(|call| {
+        let what = format!("{} · {}", short(&call.input), duration(around.now - call.at));
+        let told = standing.progress.iter().find(|told| told.call == call.id);
+        let newest = told.and_then(|told| newest_line(&told.text));
+        let newest = newest.map(|newest| Line::dim(&format!("  │ {newest}")));
+        std::iter::once(line(&call.tool, &what)).chain(newest)
+    });
     carried_out.chain(written).collect()
+}
+
+/// A call's input in a few letters, with a space before.
+fn short(input: &str) -> String {
+    let text = brief(input).unwrap_or_default();
+    let cut = text.char_indices().nth(BRIEF_CHARS_MAX).map(|(at, _)| at);
+    match cut {
+        Some(at) => format!(" {}…", &text[..at]),
+        None if text.is_empty() => text,
+        None => format!(" {text}"),
+    }
 }
 
 /// One line per queued message.
@@ -163,8 +182,12 @@ fn asking(standing: &Standing) -> Line {
     match (approvals.first(), standing.asks.first()) {
         (Some(ask), _) => {
             let more = if approvals.len() > 1 { format!(" (1 of {})", approvals.len()) } else { String::new() };
+            let keys = match &ask.grant {
+                Some(grant) => format!("y, n, or a to allow {grant} from now on"),
+                None => "y or n".into(),
+            };
             Line::new(&format!("Allow {}?{more} ", ask.tool), look)
-                .and("y or n, then Enter; words after n are sent to the model", Look::DIM)
+                .and(&format!("{keys}, then Enter; words after n are sent to the model"), Look::DIM)
         }
         (None, Some(ask)) => Line::new(&format!("{} is run by another client", ask.tool), look),
         (None, None) => Line::dim("waiting"),

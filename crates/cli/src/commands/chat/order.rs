@@ -4,11 +4,11 @@
 //! daemon is away they wait, each with its idempotency key, and are sent when it is back. The text of a
 //! refused order returns to the input line, so that it need not be typed again.
 
-use everturn_server::wire::{Answer, Chat, Create, NewPart, Patch, When};
+use everturn_server::wire::{Answer, ChangedFile, Chat, Create, NewPart, Patch, When};
 use tokio::sync::mpsc;
 
-use super::attach;
 use super::session::Begin;
+use super::{attach, facts};
 use crate::client::{Client, ClientError};
 use crate::render::grouped;
 use crate::render::usage as cost;
@@ -94,6 +94,37 @@ pub enum Order {
     },
     /// List the names of the models.
     Names,
+    /// Show what one call, or the newest turn, changed in files.
+    Diff {
+        chat: String,
+        call: Option<String>,
+    },
+    /// Undo that.
+    Undo {
+        chat: String,
+        call: Option<String>,
+    },
+    /// List the grants of the chat.
+    Grants {
+        chat: String,
+    },
+    /// List the background jobs of the chat.
+    Jobs {
+        chat: String,
+    },
+    /// End one of them.
+    StopJob {
+        chat: String,
+        number: u32,
+    },
+    /// Revoke the grant that was given with this call.
+    Revoke {
+        chat: String,
+        call: String,
+    },
+    /// List the agents, or the MCP servers.
+    Agents,
+    Mcp,
 }
 
 /// The outcome of an order.
@@ -104,6 +135,8 @@ pub enum Outcome {
     Told(Vec<String>),
     /// The names of the models.
     Names(Vec<String>),
+    /// Changes of files.
+    Changes(Vec<ChangedFile>),
     /// A new chat was opened.
     Opened(Box<Chat>),
     /// A copy of the chat, up to this message, was opened.
@@ -134,7 +167,17 @@ impl Order {
 
     /// Whether the order only asks for information, which is of use only at once.
     const fn is_question(&self) -> bool {
-        matches!(self, Self::Cost { .. } | Self::Models { .. } | Self::Names)
+        matches!(
+            self,
+            Self::Cost { .. }
+                | Self::Models { .. }
+                | Self::Names
+                | Self::Diff { .. }
+                | Self::Grants { .. }
+                | Self::Jobs { .. }
+                | Self::Agents
+                | Self::Mcp
+        )
     }
 }
 
@@ -195,6 +238,19 @@ async fn obey(client: &Client, order: &Order) -> Result<Outcome, ClientError> {
             let names = client.models().await?.models.into_iter().map(|model| model.id);
             return Ok(Outcome::Names(names.collect()));
         }
+        Order::Diff { chat, call } => {
+            return Ok(Outcome::Changes(facts::held(client, chat, call.as_deref()).await?));
+        }
+        Order::Undo { chat, call } => return facts::undo(client, chat, call.as_deref()).await.map(Outcome::Told),
+        Order::Jobs { chat } => return facts::jobs(client, chat).await.map(Outcome::Told),
+        Order::StopJob { chat, number } => return facts::stop_job(client, chat, *number).await.map(Outcome::Told),
+        Order::Grants { chat } => return facts::grants(client, chat).await.map(Outcome::Told),
+        Order::Revoke { chat, call } => {
+            client.revoke_grant(chat, call).await?;
+            return Ok(Outcome::Told(vec![format!("{call} is revoked: the next call like it asks again.")]));
+        }
+        Order::Agents => return facts::agents(client).await.map(Outcome::Told),
+        Order::Mcp => return facts::mcp(client).await.map(Outcome::Told),
         Order::Choose { chat, model } => {
             let chosen = client.patch(chat, &Patch { model: Some(model.clone()), ..Patch::default() }).await?;
             let model = chosen.standing.model.unwrap_or_else(|| format!("the model of the agent {}", chosen.agent));

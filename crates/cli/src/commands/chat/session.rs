@@ -5,15 +5,17 @@ mod outside;
 
 use std::collections::HashSet;
 use std::io::{Stdout, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use crossterm::event::{Event as Input, EventStream};
-use everturn_server::wire::{Ask, AskKind, Chat, Event, View};
+use everturn_server::wire::{AgentInfo, AgentWorkspace, Ask, AskKind, ChangedFile, Chat, Event, View};
 use futures_util::StreamExt as _;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout, timeout_at};
 
+use super::facts;
 use super::live::{Around, live, open_calls};
 use super::order::{Order, Outcome, carry_out};
 use super::outbox::Outbox;
@@ -21,7 +23,7 @@ use super::story::{Story, is_busy};
 use crate::client::{ClientError, Watch, WatchEvent};
 use crate::clock;
 use crate::config::AGENT;
-use crate::daemon::House;
+use crate::daemon::DaemonConnection;
 use crate::find_chat::short;
 use crate::process::signals::Ends;
 use crate::render as look;
@@ -30,12 +32,16 @@ use crate::terminal::screen::{Live, Raw, Screen};
 use crate::terminal::style::Colours;
 use crate::terminal::visible::visible;
 use crate::terminal::{Ink, Line, Look};
+use crate::workspaces::resuming;
 
 /// Least time between two drawings, however fast the answer arrives.
 const FRAME: Duration = Duration::from_millis(25);
 const TICK: Duration = Duration::from_millis(100);
 /// How long leaving waits for pending orders to be accepted.
 const PARTING_MAX: Duration = Duration::from_secs(2);
+
+/// Tools that work in a workspace.
+const OF_WORKSPACE: [&str; 3] = ["shell", "write", "edit"];
 
 /// How long the start waits for the daemon to name the chat's model.
 const MODELS_MAX: Duration = Duration::from_secs(5);
@@ -53,7 +59,7 @@ pub struct Begin {
 
 /// The state of an interactive session.
 pub struct Session {
-    house: House,
+    connection: DaemonConnection,
     /// `None` until the first message is sent.
     chat: Option<Chat>,
     /// Settings for the chat while it is not created.
@@ -83,20 +89,29 @@ pub struct Session {
     is_outside: bool,
     /// The chat's model, if it was known at the start.
     model: Option<String>,
+    /// The daemon's agents, if they were known at the start.
+    agents: Vec<AgentInfo>,
     is_over: bool,
 }
 
 impl Session {
     /// Runs the session until the user leaves.
-    pub async fn run(house: House, chat: Option<Chat>, begin: Begin, colours: Colours) -> anyhow::Result<ExitCode> {
-        let model = asked_model(&house, chat.as_ref(), &begin).await;
-        let (orders, mut outcomes) = carry_out(house.client.clone());
+    pub async fn run(
+        connection: DaemonConnection,
+        chat: Option<Chat>,
+        begin: Begin,
+        colours: Colours,
+    ) -> anyhow::Result<ExitCode> {
+        let model = asked_model(&connection, chat.as_ref(), &begin).await;
+        let agents = timeout(MODELS_MAX, connection.client.agents()).await;
+        let agents = agents.ok().and_then(Result::ok).map(|list| list.agents).unwrap_or_default();
+        let (orders, mut outcomes) = carry_out(connection.client.clone());
         let raw = Raw::enter()?;
         let screen = Screen::new(std::io::stdout(), colours, crossterm::terminal::size().unwrap_or((80, 24)));
         let mut session = Self {
             story: Story::new(screen.width()),
-            watch: chat.as_ref().map(|chat| house.client.watch(&chat.id)),
-            house,
+            watch: chat.as_ref().map(|chat| connection.client.watch(&chat.id)),
+            connection,
             chat,
             begin,
             names: Vec::new(),
@@ -114,6 +129,7 @@ impl Session {
             tick: 0,
             is_outside: false,
             model,
+            agents,
             is_over: false,
         };
         session.greet();
@@ -123,7 +139,7 @@ impl Session {
         let _ = session.screen.draw(&std::mem::take(&mut session.said), Live::default());
         drop(raw);
         let _ = session.part(&mut std::io::stdout());
-        session.house.leave().await;
+        session.connection.leave().await;
         match ended {
             Err(error) if !is_closed(&error) => Err(error),
             _ => Ok(ExitCode::SUCCESS),
@@ -200,14 +216,14 @@ impl Session {
                 self.said.extend(lines);
                 if is_first {
                     let words: Vec<String> = watch.view().messages.iter().filter_map(look::words).collect();
-                    words.iter().for_each(|words| self.editor.past_mut().add(words));
+                    words.iter().for_each(|words| self.editor.earlier_mut().add(words));
                 }
                 self.since = if self.is_busy() { self.since.or_else(|| Some(Instant::now())) } else { None };
                 self.show_asks();
             }
             WatchEvent::Lost(error) => {
                 self.lost = Some(error.to_string());
-                if let Err(error) = self.house.settle_in().await {
+                if let Err(error) = self.connection.settle_in().await {
                     self.lost = Some(format!("{error:#}"));
                 }
             }
@@ -233,6 +249,7 @@ impl Session {
         match outcome {
             Some(Outcome::Done | Outcome::Waits(_)) | None => {}
             Some(Outcome::Told(lines)) => self.tell(&lines),
+            Some(Outcome::Changes(changes)) => self.tell_changes(&changes),
             Some(Outcome::Names(names)) => self.complete_model(names),
             Some(Outcome::Opened(chat)) => self.open(*chat),
             Some(Outcome::Forked { copy, of, at }) => {
@@ -252,7 +269,7 @@ impl Session {
                 self.trouble(error);
                 if let (None, Some(chat)) = (&self.watch, &self.chat) {
                     // The deletion failed: watch the chat again.
-                    self.watch = Some(self.house.client.watch(&chat.id));
+                    self.watch = Some(self.connection.client.watch(&chat.id));
                 }
                 if let Some(text) = unsaid {
                     self.give_back(&text);
@@ -268,7 +285,7 @@ impl Session {
         self.tell(&["Your messages are kept and sent when the daemon is back.".into()]);
         // A watch reconnects on its own.
         if self.watch.is_none()
-            && let Err(error) = self.house.settle_in().await
+            && let Err(error) = self.connection.settle_in().await
         {
             self.tell(&[format!("{error:#}")]);
         }
@@ -291,7 +308,7 @@ impl Session {
     /// Switches to another chat.
     fn open(&mut self, chat: Chat) {
         self.forget();
-        self.watch = Some(self.house.client.watch(&chat.id));
+        self.watch = Some(self.connection.client.watch(&chat.id));
         self.chat = Some(chat);
     }
 
@@ -314,10 +331,34 @@ impl Session {
     /// Shows in full the call that the user has to decide on.
     fn show_asks(&mut self) {
         let Some(ask) = self.ask().cloned().filter(|ask| !self.shown.contains(&ask.call)) else { return };
-        let Some(call) = open_calls(self.view()).into_iter().find(|call| call.id == ask.call).cloned() else { return };
-        let lines = self.story.aside(look::whole_call(&call, self.screen.width()));
+        // The ask carries its input; chats of earlier releases have it in the reply alone.
+        let written =
+            || open_calls(self.view()).into_iter().find(|call| call.id == ask.call).map(|call| call.input.clone());
+        let Some(input) = ask.input.clone().or_else(written) else { return };
+        let place = self.agent().and_then(|agent| place(agent, &ask.tool, &input));
+        let lines = self.story.aside(look::whole_call(&ask.tool, &input, place.as_deref(), self.screen.width()));
         self.said.extend(lines);
         self.shown.insert(ask.call);
+    }
+
+    /// The chat's agent, if it was known at the start.
+    fn agent(&self) -> Option<&AgentInfo> {
+        let name = match &self.chat {
+            Some(chat) => chat.agent.as_str(),
+            None => self.begin.agent.as_deref().unwrap_or(AGENT),
+        };
+        self.agents.iter().find(|agent| agent.name == name)
+    }
+
+    /// The tools of the chat's agent, and where they work.
+    fn tools(&self) -> Vec<String> {
+        let Some(agent) = self.agent() else { return vec!["The daemon did not say which tools there are.".into()] };
+        let workspace = agent.workspace.iter().map(|workspace| format!("in {}", look::workspace_told(workspace)));
+        let sentence =
+            |text: &str| text.split_once(". ").map_or(text, |(first, _)| first).trim_end_matches('.').to_owned();
+        let tools = agent.tools.iter().map(|tool| format!("{}: {}", tool.name, sentence(&tool.description)));
+        let none = agent.tools.is_empty().then(|| format!("The agent {} has no tools.", agent.name));
+        workspace.chain(tools).chain(none).collect()
     }
 
     /// Prints lines that are not part of the chat.
@@ -325,6 +366,17 @@ impl Session {
         let width = self.screen.width();
         let lines = lines.iter().flat_map(|line| look::quiet(line, width)).collect();
         let lines = self.story.aside(lines);
+        self.said.extend(lines);
+    }
+
+    /// Prints changes of files, with their diffs.
+    fn tell_changes(&mut self, changes: &[ChangedFile]) {
+        if changes.is_empty() {
+            return self.tell(&["No call changed a file, or all of it was undone.".into()]);
+        }
+        let width = self.screen.width();
+        let lines = changes.iter().flat_map(|change| look::changed(&facts::change(change), &change.diff, width));
+        let lines = self.story.aside(lines.collect());
         self.said.extend(lines);
     }
 
@@ -360,8 +412,11 @@ impl Session {
 
     fn greet(&mut self) {
         let name = Line::new("everturn", Look { bold: true, ..Look::ink(Ink::Cyan) });
-        let place =
-            if self.house.is_own() { "in this process".into() } else { format!("at {}", self.house.client.base()) };
+        let place = if self.connection.is_own() {
+            "in this process".into()
+        } else {
+            format!("at {}", self.connection.client.base())
+        };
         let what = match &self.chat {
             Some(chat) if !chat.standing.title.is_empty() => format!(" · {}", chat.standing.title),
             Some(chat) => format!(" · chat {}", short(&chat.id)),
@@ -373,6 +428,9 @@ impl Session {
         let gap = if model.is_empty() { " · " } else { " " };
         let line = line.and(&format!("{gap}{place}"), Look::DIM);
         self.said.push(crate::terminal::wrap::clip(line, width));
+        if let Some(workspace) = self.agent().and_then(|agent| agent.workspace.as_ref()) {
+            self.said.extend(look::quiet(&format!("in {}", look::workspace_told(workspace)), width));
+        }
         self.said.push(Line::default());
     }
 
@@ -382,21 +440,30 @@ impl Session {
             writeln!(out, "Not sent; send it again after resuming: {}", visible(words))?;
         }
         let Some(chat) = &self.chat else { return Ok(()) };
-        if self.is_busy() && self.house.is_own() {
+        if self.is_busy() && self.connection.is_own() {
             writeln!(out, "The turn continues when everturn runs again.")?;
         }
-        writeln!(out, "Resume with: everturn chat --resume {}", short(&chat.id))
+        writeln!(out, "Resume with: {}", resuming(short(&chat.id), &chat.agent))
     }
 }
 
+/// Where a tool of a workspace would run.
+fn place(agent: &AgentInfo, tool: &str, input: &str) -> Option<String> {
+    let workspace = agent.workspace.as_ref().filter(|_| OF_WORKSPACE.contains(&tool))?;
+    let input: serde_json::Value = serde_json::from_str(input).ok()?;
+    let directory = Path::new(&workspace.path).join(input["cwd"].as_str().unwrap_or_default());
+    let path = directory.components().collect::<PathBuf>().display().to_string();
+    Some(look::workspace_told(&AgentWorkspace { path, ..workspace.clone() }))
+}
+
 /// The model of a chat: its own, or its agent's. `None` if the daemon does not answer in time.
-async fn asked_model(house: &House, chat: Option<&Chat>, begin: &Begin) -> Option<String> {
+async fn asked_model(connection: &DaemonConnection, chat: Option<&Chat>, begin: &Begin) -> Option<String> {
     let own = chat.map_or(&begin.model, |chat| &chat.standing.model);
     if own.is_some() {
         return own.clone();
     }
     let agent = chat.map_or(begin.agent.as_deref().unwrap_or(AGENT), |chat| chat.agent.as_str());
-    let models = timeout(MODELS_MAX, house.client.models()).await.ok()?.ok()?.models;
+    let models = timeout(MODELS_MAX, connection.client.models()).await.ok()?.ok()?.models;
     let names = models.into_iter().filter(|model| model.agents.iter().any(|name| name == agent)).map(|model| model.id);
     let names: Vec<String> = names.collect();
     (!names.is_empty()).then(|| names.join(" or "))

@@ -27,6 +27,23 @@ pub enum Slash {
     Archive(bool),
     /// Delete the chat, if its short id was typed; otherwise say how.
     Delete(Option<String>),
+    /// List the tools of the chat's agent.
+    Tools,
+    /// Show what one call, or the newest turn, changed in files.
+    Diff(Option<String>),
+    /// Undo that.
+    Undo(Option<String>),
+    /// List the background jobs of the chat.
+    Jobs,
+    /// End one of them.
+    StopJob(u32),
+    /// List the grants of the chat.
+    Permissions,
+    /// Revoke the grant that was given with this call.
+    Revoke(String),
+    /// List the agents, or the MCP servers.
+    Agents,
+    Mcp,
     /// Write the message in an external editor.
     Editor,
     /// Not a command; with a hint.
@@ -34,7 +51,7 @@ pub enum Slash {
 }
 
 /// Keys and commands, with what they do.
-pub const HELP: [(&str, &str); 21] = [
+pub const HELP: [(&str, &str); 28] = [
     ("Enter", "sends the message; while a turn runs it is queued"),
     ("Ctrl-S, /steer TEXT", "sends the message to the running turn, at its next step"),
     ("/now TEXT", "interrupts the turn and sends the message"),
@@ -54,6 +71,13 @@ pub const HELP: [(&str, &str); 21] = [
     ("/compact", "summarises the chat so far"),
     ("/cost", "shows tokens and cost, and the budget"),
     ("/model [NAME]", "lists the models; uses NAME from the next turn on, /model agent its agent's"),
+    ("/tools", "lists the tools of the agent, and where they work"),
+    ("/diff [CALL]", "shows what the newest turn, or one call, changed in files"),
+    ("/undo [CALL]", "undoes that; again for the turn before"),
+    ("/jobs", "lists commands in the background; /jobs stop N ends one"),
+    ("/permissions", "lists what you allowed in advance; /permissions revoke CALL ends one"),
+    ("/agents", "lists the agents"),
+    ("/mcp", "lists the MCP servers and how they are"),
     ("/debug, /debug off", "records the chat's requests to providers, or stops that"),
     ("/quit, Ctrl-D", "leaves; the chat stays"),
 ];
@@ -86,6 +110,21 @@ pub fn read(line: &str) -> Option<Slash> {
         "cost" => Slash::Cost,
         "stop" => Slash::Stop,
         "editor" => Slash::Editor,
+        "tools" => Slash::Tools,
+        "diff" => Slash::Diff((!rest.is_empty()).then(|| rest.into())),
+        "undo" => Slash::Undo((!rest.is_empty()).then(|| rest.into())),
+        "jobs" if rest.is_empty() => Slash::Jobs,
+        "jobs" => match rest.strip_prefix("stop ").and_then(|number| number.trim().parse().ok()) {
+            Some(number) => Slash::StopJob(number),
+            None => Slash::Unknown("/jobs or /jobs stop N".into()),
+        },
+        "permissions" if rest.is_empty() => Slash::Permissions,
+        "permissions" => match rest.strip_prefix("revoke ") {
+            Some(call) => Slash::Revoke(call.trim().into()),
+            None => Slash::Unknown("/permissions or /permissions revoke CALL".into()),
+        },
+        "agents" => Slash::Agents,
+        "mcp" => Slash::Mcp,
         "archive" if rest.is_empty() || rest == "on" => Slash::Archive(true),
         "archive" if rest == "off" => Slash::Archive(false),
         "archive" => Slash::Unknown("/archive or /archive off".into()),
@@ -133,12 +172,16 @@ mod tests {
             ("/queue next 4", Some(Slash::Promote(4))),
             ("/archive", Some(Slash::Archive(true))),
             ("/archive off", Some(Slash::Archive(false))),
+            ("/undo", Some(Slash::Undo(None))),
+            ("/diff 3.0", Some(Slash::Diff(Some("3.0".into())))),
+            ("/jobs stop 2", Some(Slash::StopJob(2))),
+            ("/permissions revoke 3.0", Some(Slash::Revoke("3.0".into()))),
             ("/delete", Some(Slash::Delete(None))),
             ("/delete 9n2x4c", Some(Slash::Delete(Some("9n2x4c".into())))),
         ] {
             assert_eq!(read(line), slash, "{line}");
         }
-        for line in ["/steer", "/queue drop", "/debug maybe", "/nothing"] {
+        for line in ["/steer", "/queue drop", "/debug maybe", "/permissions end", "/jobs stop", "/nothing"] {
             assert!(matches!(read(line), Some(Slash::Unknown(_))), "{line}");
         }
     }
@@ -146,8 +189,29 @@ mod tests {
     #[test]
     fn help_names_every_command() {
         for name in [
-            "quit", "model", "compact", "edit", "fork", "cost", "queue", "title", "steer", "now", "new", "stop",
-            "debug", "archive", "delete", "editor",
+            "quit",
+            "model",
+            "compact",
+            "edit",
+            "fork",
+            "cost",
+            "queue",
+            "title",
+            "steer",
+            "now",
+            "new",
+            "stop",
+            "debug",
+            "archive",
+            "delete",
+            "editor",
+            "tools",
+            "diff",
+            "jobs",
+            "undo",
+            "permissions",
+            "agents",
+            "mcp",
         ] {
             assert!(HELP.iter().any(|(keys, _)| keys.contains(&format!("/{name}"))), "{name}");
         }

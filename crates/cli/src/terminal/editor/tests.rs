@@ -122,7 +122,7 @@ fn a_long_text_shows_the_rows_around_the_cursor() {
 fn an_earlier_text_is_found_by_its_words() {
     let mut editor = typed("half");
     for said in ["count to 3", "what is kelp?", "count to 5"] {
-        editor.past_mut().add(said);
+        editor.earlier_mut().add(said);
     }
     editor.key(ctrl('r'));
     for c in "count".chars() {

@@ -43,6 +43,7 @@ fn printed(events: &[Event]) -> String {
         asides: Asides::Off,
         attempt: 0,
         waits: None,
+        progress: BTreeMap::new(),
     };
     words.events(events).unwrap();
     String::from_utf8(words.out).unwrap()

@@ -113,6 +113,9 @@ impl Session {
         let call = ask.call.clone();
         match word.to_ascii_lowercase().as_str() {
             "y" | "yes" if rest.is_empty() => Some(Answer::Approve { call, input_hash: ask.input_hash.clone() }),
+            "a" | "always" if rest.is_empty() && ask.grant.is_some() => {
+                Some(Answer::Grant { call, input_hash: ask.input_hash.clone(), until: None })
+            }
             "n" | "no" => Some(Answer::Deny { call, reason: rest.trim().into() }),
             _ => None,
         }
@@ -135,7 +138,7 @@ impl Session {
             }
             None => {
                 // The daemon that was found may have been embedded in another command, which has ended since.
-                if let Err(error) = self.house.settle_in().await {
+                if let Err(error) = self.connection.settle_in().await {
                     self.tell(&[format!("{error:#}")]);
                 }
                 self.order(Order::Begin { begin: self.begin.clone(), text, files });
@@ -174,7 +177,7 @@ impl Session {
     /// Interrupts the turn, ahead of all pending orders.
     fn interrupt(&self) {
         if let Some(id) = self.id() {
-            let client = self.house.client.clone();
+            let client = self.connection.client.clone();
             // The outcome arrives with the event stream.
             tokio::spawn(async move { client.interrupt(&id).await });
         }
@@ -192,8 +195,12 @@ impl Session {
             Slash::Model(model) => self.choose(model),
             Slash::Debug(debug) => self.debug(debug),
             Slash::Unknown(what) => self.tell(&[what]),
+            Slash::Tools => self.tell(&self.tools()),
+            Slash::Agents => self.order(Order::Agents),
+            Slash::Mcp => self.order(Order::Mcp),
             Slash::Editor => self.is_outside = true,
             Slash::New(agent) => {
+                let agent = self.connection.agent(agent.as_deref());
                 (self.chat, self.watch, self.begin) = (None, None, Begin { agent, ..Begin::default() });
                 self.forget();
                 self.tell(&["Your next message starts a new chat.".into()]);
@@ -227,6 +234,12 @@ impl Session {
     /// Commands that need a chat.
     async fn of_chat(&mut self, command: Slash, chat: String) {
         match command {
+            Slash::Diff(call) => self.order(Order::Diff { chat, call }),
+            Slash::Undo(call) => self.order(Order::Undo { chat, call }),
+            Slash::Jobs => self.order(Order::Jobs { chat }),
+            Slash::StopJob(number) => self.order(Order::StopJob { chat, number }),
+            Slash::Permissions => self.order(Order::Grants { chat }),
+            Slash::Revoke(call) => self.order(Order::Revoke { chat, call }),
             Slash::Compact => self.order(Order::Compact { chat }),
             Slash::Cost => self.order(Order::Cost { chat }),
             Slash::Title(title) => self.order(Order::Title { chat, title }),
@@ -249,8 +262,8 @@ impl Session {
                 let nothing = ["The queue is empty.".to_owned()];
                 self.tell(if lines.is_empty() { &nothing } else { &lines });
             }
-            Slash::Help | Slash::Quit | Slash::Models | Slash::Model(_) => {}
-            Slash::Debug(_) | Slash::New(_) | Slash::Editor | Slash::Unknown(_) => {}
+            Slash::Help | Slash::Quit | Slash::Models | Slash::Model(_) | Slash::Agents | Slash::Mcp => {}
+            Slash::Debug(_) | Slash::New(_) | Slash::Tools | Slash::Editor | Slash::Unknown(_) => {}
         }
     }
 

@@ -5,14 +5,14 @@ const LEN_MAX: usize = 500;
 
 /// Earlier texts, oldest first, and the position of the user among them.
 #[derive(Debug, Default)]
-pub struct Past {
+pub struct EarlierTexts {
     texts: Vec<String>,
     at: Option<usize>,
     /// The typed text before the history was opened.
     unsaid: String,
 }
 
-impl Past {
+impl EarlierTexts {
     /// Adds a text.
     pub fn add(&mut self, text: &str) {
         self.at = None;

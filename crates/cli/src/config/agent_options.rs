@@ -12,7 +12,7 @@ const COMPACTION_PERCENT: u8 = 70;
 
 /// Request options of an agent. `None` is the default.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
-pub struct Habits {
+pub struct AgentOptions {
     /// Whether to request background generations, which outlive their stream, where the provider has them.
     pub background: Option<bool>,
     /// Reasoning effort, where the model has that option.
@@ -21,7 +21,7 @@ pub struct Habits {
     pub compaction_percent: Option<Percent>,
 }
 
-impl Habits {
+impl AgentOptions {
     /// Applies these options to an agent.
     pub fn of(self, mut agent: Agent) -> Agent {
         if let Some(is_on) = self.background {
@@ -94,12 +94,12 @@ mod tests {
         let usual = Agent::new("a/b".parse().unwrap());
         let agents = [
             config.agents["a"].agent().unwrap(),
-            config.usual.habits().of(usual.clone()),
+            config.usual.agent_options().of(usual.clone()),
             config.agents["b"].agent().unwrap(),
         ];
-        let habits = agents.map(|agent| (agent.background, agent.effort, agent.compaction));
+        let options = agents.map(|agent| (agent.background, agent.effort, agent.compaction));
         let told = (Background::On, Some(Effort::High), CompactionThreshold::percent(55));
-        assert_eq!(habits, [told, told, (Background::Off, None, CompactionThreshold::default())]);
+        assert_eq!(options, [told, told, (Background::Off, None, CompactionThreshold::default())]);
         assert_eq!(CompactionThreshold::default(), CompactionThreshold::percent(COMPACTION_PERCENT.into()));
         assert_eq!(usual.compaction, CompactionThreshold::default());
     }
