@@ -1,10 +1,9 @@
 //! `cargo xtask interop`: other people's software and ours, on one wire.
 //!
 //! Tests of our own can be wrong in the same way on both sides. So the official SDKs read what the understudy streams and
-//! must see exactly what its script says, our adapters ask a server that somebody else wrote, and somebody else makes up
-//! requests to ours, and generates clients of it. The checks are small
-//! programs in `xtask/interop/`; each prints a line of JSON a check, and this chore fetches what they need, runs them and
-//! counts.
+//! must see exactly what its script says, our adapters ask a server of another project, and tools of other projects make up
+//! requests to ours and generate clients of it. The checks are small programs in `xtask/interop/`; each prints a line of
+//! JSON per check, and this chore fetches what they need, runs them and counts.
 
 mod child;
 mod report;
@@ -33,6 +32,10 @@ pub enum Peer {
     Schemathesis,
     /// Clients that openapi-typescript and openapi-python-client generate from that document.
     Generated,
+    /// MCP servers: the reference servers, and one with the Python SDK.
+    Mcp,
+    /// promtool, which checks our metrics.
+    Promtool,
 }
 
 /// Where the checks are, and where what they need is put.
@@ -60,6 +63,8 @@ pub fn run(root: &Path, only: &[Peer]) -> Result<ExitCode> {
             Peer::Aimock => place.aimock(&mut report),
             Peer::Schemathesis => place.schemathesis(&mut report),
             Peer::Generated => place.generated(&mut report),
+            Peer::Mcp => place.mcp(&mut report),
+            Peer::Promtool => place.promtool(&mut report),
         };
         if let Err(error) = tried {
             eprintln!("{error:#}");
@@ -78,6 +83,8 @@ impl Peer {
             Self::Aimock => "aimock",
             Self::Schemathesis => "schemathesis",
             Self::Generated => "generated clients",
+            Self::Mcp => "MCP servers",
+            Self::Promtool => "promtool",
         }
     }
 }
@@ -165,6 +172,50 @@ impl Place {
             eprintln!("== {}", child::shown(&command));
             report.rows.push(Row::of(Child::start(&mut command)?, name));
         }
+        Ok(())
+    }
+
+    /// Our client calls tools of their servers.
+    fn mcp(&self, report: &mut Report) -> Result<()> {
+        let checks = self.checks.join("mcp");
+        let modules = setup::node(&checks, &self.made.join("mcp-node"))?;
+        let python = setup::python(&checks, &self.made.join("mcp-python"))?;
+        let data = self.made.join("mcp-data");
+        setup::forget(&data)?;
+        std::fs::create_dir_all(&data)?;
+        let file = data.join("kelp.txt");
+        std::fs::write(&file, "kelp\n")?;
+        let mut http = Command::new(&python);
+        let mut http = Child::start(http.arg(checks.join("server.py")).arg("http"))?;
+        let url = http.line().context("the Python server did not say where it listens")?;
+        let bin = modules.join("node_modules/.bin");
+        let entries = serde_json::json!({
+            "everything": {"command": bin.join("mcp-server-everything")},
+            "filesystem": {"command": bin.join("mcp-server-filesystem"), "args": [data]},
+            "python": {"command": python, "args": [checks.join("server.py"), "stdio"]},
+            "python-http": {"url": url.trim()},
+        });
+        // First, for a program that is still being built says nothing for longer than one may.
+        let package = ["--quiet", "--package", "everturn-mcp", "--example", "interop"];
+        let built = workspace::cargo(&self.root).arg("build").args(package).status();
+        ensure!(built.context("cargo could not be started")?.success(), "the example of everturn-mcp does not build");
+        let mut guest = workspace::cargo(&self.root);
+        guest.arg("run").args(package).arg("--");
+        guest.arg(&data).arg(&file).arg(entries.to_string()).env("EVERTURN_INTEROP", "1");
+        eprintln!("== {}", child::shown(&guest));
+        report.rows.push(Row::of(Child::start(&mut guest)?, "MCP servers"));
+        Ok(())
+    }
+
+    /// Their tool checks our metrics.
+    fn promtool(&self, report: &mut Report) -> Result<()> {
+        let promtool = setup::promtool(&self.made.join("promtool"))?;
+        let (_server, address, token) = self.serve("promtool-data")?;
+        let mut command = Command::new("python3");
+        command.arg(self.checks.join("promtool/metrics.py"));
+        command.env("SERVER", address).env("TOKEN", token).env("PROMTOOL", promtool);
+        eprintln!("== {}", child::shown(&command));
+        report.rows.push(Row::of(Child::start(&mut command)?, "promtool"));
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! `cargo xtask picture`: what the README shows, taken from a real run.
 //!
-//! A picture that somebody drew shows what somebody wished. This one is the screen of `everturn demo`, read the way a
+//! A drawn picture may show what the program does not do. This one is the screen of `everturn demo`, read the way a
 //! terminal reads it and written down as SVG.
 
 mod screen;

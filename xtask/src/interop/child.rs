@@ -34,7 +34,7 @@ impl Child {
         let (send, lines) = sync_channel(LINES_MAX);
         let stdout = BufReader::new(process.stdout.take().context("stdout is piped")?);
         std::thread::spawn(move || {
-            // Nobody listens any more: then there is nothing to read for.
+            // Stops when the receiver is dropped.
             stdout.lines().map_while(Result::ok).try_for_each(|line| send.send(line))
         });
         let _stdin = process.stdin.take();

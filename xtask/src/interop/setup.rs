@@ -13,6 +13,7 @@ use super::child::shown;
 const OFFLINE: &str = "what it needs could not be installed, see above. This takes a network once; after that \
                        everything is in target/interop and no network is needed";
 const NO_PYTHON: &str = "install Python 3.10 or later with venv and pip (Debian: apt install python3 python3-venv)";
+const NO_PROMTOOL: &str = "install promtool, which is part of Prometheus (Debian: apt install prometheus)";
 const NO_NODE: &str = "install Node.js 20 or later with npm";
 
 /// A Python with what `requirements.txt` asks for.
@@ -56,6 +57,23 @@ pub fn node(checks: &Path, made: &Path) -> Result<PathBuf> {
         made_with(made, &pins)?;
     }
     Ok(made.to_owned())
+}
+
+/// promtool: the machine's, or that of Debian's package, which is unpacked and not installed.
+pub fn promtool(made: &Path) -> Result<PathBuf> {
+    if Command::new("promtool").arg("--version").output().is_ok() {
+        return Ok("promtool".into());
+    }
+    let promtool = made.join("usr/bin/promtool");
+    if !promtool.is_file() {
+        eprintln!("== fetching promtool into {}", made.display());
+        forget(made)?;
+        std::fs::create_dir_all(made)?;
+        run(Command::new("apt-get").args(["download", "prometheus"]).current_dir(made), NO_PROMTOOL)?;
+        let package = std::fs::read_dir(made)?.next().context("apt-get downloaded nothing")??;
+        run(Command::new("dpkg-deb").arg("--extract").arg(package.path()).arg(made), NO_PROMTOOL)?;
+    }
+    Ok(promtool)
 }
 
 /// The version of an installed Node package.

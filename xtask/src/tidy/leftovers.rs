@@ -1,4 +1,4 @@
-//! What was meant to be finished.
+//! Unfinished code: `todo!`, ignored tests, sleeps.
 
 use super::{Source, Violation};
 use crate::rust::lex::{attribute, closing};
@@ -20,7 +20,7 @@ pub fn check(source: &Source<'_>) -> Vec<Violation> {
             && attribute.iter().any(|word| word.is_word("ignore"))
             && !attribute.iter().any(|token| token.text == PART)
         {
-            let what = "#[ignore]: a test runs or goes, nobody looks at ignored ones";
+            let what = "#[ignore]: an ignored test proves nothing; run it or delete it";
             violations.push(Violation::new(source.path, token.line, what));
         }
     }

@@ -72,7 +72,7 @@ pub fn check(source: &Source<'_>) -> Vec<Violation> {
     violations
 }
 
-/// Whether the name at `at` may be our choice: no method or path of somebody else's.
+/// Whether the name at `at` may be our choice: no method or path of another crate.
 ///
 /// What follows a `.` or `::` was declared elsewhere; if we declared it, the declaration is found.
 fn is_ours(tokens: &[Token], at: usize, imports: &Imports) -> bool {
