@@ -271,7 +271,7 @@ async fn hostile_commands_are_bounded_and_ended() {
 /// TW07, I10: what a command leaves running is killed before its result is there.
 #[tokio::test]
 async fn nothing_that_a_command_leaves_goes_on() {
-    for level in levels().await {
+    for level in all_levels().await {
         let tools = Tools::new(level);
         let mark = format!("left-{}-{}", std::process::id(), level as u8);
         let left =
