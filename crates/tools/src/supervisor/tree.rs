@@ -40,7 +40,7 @@ const MANY: usize = 64;
 /// How often they are looked for again.
 const FREEZES_MAX: usize = 1_000;
 
-/// Kills and reaps until nothing is left, and says how many processes that were.
+/// Kills and reaps until nothing is left, and says how many processes that ended.
 pub fn kill_all() -> usize {
     let mut killed = 0;
     loop {
@@ -49,15 +49,19 @@ pub fn kill_all() -> usize {
         }
         // One blocking wait, then whatever else is there: orphans become children as their parents die.
         match wait(WaitOptions::empty()) {
-            Ok(Some(_)) => killed += 1,
-            Ok(None) => {}
+            Ok(ended) => killed += ended.map_or(0, count_killed),
             Err(Errno::INTR) => continue,
             Err(_) => return killed, // ECHILD: nothing is left.
         }
-        while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {
-            killed += 1;
+        while let Ok(Some(ended)) = wait(WaitOptions::NOHANG) {
+            killed += count_killed(ended);
         }
     }
+}
+
+/// A process that ended by itself before it was reaped was not killed.
+fn count_killed((_, status): (Pid, WaitStatus)) -> usize {
+    usize::from(status.terminating_signal() == Some(Signal::KILL.as_raw()))
 }
 
 /// Stops all of them until no new one is found: a process that is stopped starts no other.
@@ -72,13 +76,13 @@ fn freeze() {
     }
 }
 
-/// Reaps orphans that ended by themselves, and tells of the command if it is among them.
+/// Reaps orphans that ended by themselves, up to the command if it ended. What dies because the command did, such as its
+/// namespace, is left to [`kill_all`], which counts it.
 pub fn reap(command: Pid) -> Option<WaitStatus> {
-    let mut ended = None;
     while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
         if pid == command {
-            ended = Some(status);
+            return Some(status);
         }
     }
-    ended
+    None
 }
