@@ -29,3 +29,4 @@ mod sluggish;
 mod stage;
 mod steering;
 mod tokens;
+mod typescript;
