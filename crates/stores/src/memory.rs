@@ -123,6 +123,10 @@ impl Store for Memory {
         self.chats().created(new)
     }
 
+    async fn keyed(&self, owner: &str, key: &str) -> Result<Option<ChatId>, StoreError> {
+        Ok(self.chats().made.get(&(owner.to_owned(), key.to_owned())).map(|(chat, _)| *chat))
+    }
+
     async fn delete(&self, lease: Lease) -> Result<(), WriteError> {
         let mut chats = self.chats();
         match chats.by_id.get(&lease.chat()) {

@@ -335,6 +335,10 @@ impl Store for Postgres {
         self.inner.created(new).await
     }
 
+    async fn keyed(&self, owner: &str, key: &str) -> Result<Option<ChatId>, StoreError> {
+        self.inner.keyed(owner, key).await
+    }
+
     async fn delete(&self, lease: Lease) -> Result<(), WriteError> {
         let turn = self.inner.turn(lease.chat()).await;
         to_the_end(self.inner.clone().delete(turn, lease)).await

@@ -258,6 +258,11 @@ impl Store for Sqlite {
         self.readers.read(move |snapshot| create::made(snapshot, &owner, &key, &digest)).await
     }
 
+    async fn keyed(&self, owner: &str, key: &str) -> Result<Option<ChatId>, StoreError> {
+        let (owner, key) = (owner.to_owned(), key.to_owned());
+        self.read(move |snapshot| create::keyed(snapshot, &owner, &key)).await
+    }
+
     async fn delete(&self, lease: Lease) -> Result<(), WriteError> {
         let right = lease.append_right();
         self.write(DurabilityNeed::Full, move |tx| tx.delete(right)).await

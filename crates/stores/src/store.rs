@@ -38,6 +38,9 @@ pub trait Store: Send + Sync + 'static {
     /// The chat that an earlier request with the same idempotency key created. Creates nothing.
     async fn created(&self, new: &NewChat) -> Result<Option<ChatId>, MakeError>;
 
+    /// The chat that this owner has created under this key, whatever else the request said. Creates nothing.
+    async fn keyed(&self, owner: &str, key: &str) -> Result<Option<ChatId>, StoreError>;
+
     /// Deletes a chat and everything stored for it. Earlier leases stay fenced, even if the id is used again.
     async fn delete(&self, lease: Lease) -> Result<(), WriteError>;
 

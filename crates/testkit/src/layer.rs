@@ -100,6 +100,7 @@ macro_rules! layer {
 layer! {
     Client fn create(&self, new: &NewChat) -> Result<ChatId, MakeError>;
     Client fn created(&self, new: &NewChat) -> Result<Option<ChatId>, MakeError>;
+    Client fn keyed(&self, owner: &str, key: &str) -> Result<Option<ChatId>, StoreError>;
     Driver fn delete(&self, lease: Lease) -> Result<(), WriteError>;
     Client fn headings(&self, query: &ChatQuery) -> Result<Vec<Heading>, StoreError>;
     Client fn working(&self, owner: &str, besides: &BTreeSet<ChatId>) -> Result<usize, StoreError>;

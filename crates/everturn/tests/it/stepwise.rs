@@ -215,6 +215,10 @@ impl StoreLayer for Steps {
         slowly(self.memory.created(new)).await
     }
 
+    async fn keyed(&self, owner: &str, key: &str) -> Result<Option<ChatId>, StoreError> {
+        slowly(self.memory.keyed(owner, key)).await
+    }
+
     async fn delete(&self, lease: Lease) -> Result<(), WriteError> {
         slowly(self.memory.delete(lease)).await
     }

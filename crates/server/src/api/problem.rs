@@ -22,6 +22,19 @@ pub struct Problem {
     chat: Option<Box<wire::Chat>>,
     /// Seconds for Retry-After, instead of the kind's default.
     after: Option<u16>,
+    /// The field of the request that is wrong, where a front's protocol has a place for it.
+    field: Option<String>,
+}
+
+/// What a problem says, as an extension of its response: fronts write it in the form of their protocol.
+#[derive(Debug, Clone)]
+pub(crate) struct ToldProblem {
+    /// The kind of the problem.
+    pub kind: ProblemKind,
+    /// What happened this time.
+    pub detail: String,
+    /// The field of the request that is wrong.
+    pub field: Option<String>,
 }
 
 macro_rules! kinds {
@@ -116,7 +129,7 @@ impl ProblemKind {
 impl Problem {
     /// A problem with what happened this time.
     pub fn new(kind: ProblemKind, detail: impl Into<String>) -> Self {
-        Self { kind, detail: detail.into(), chat: None, after: None }
+        Self { kind, detail: detail.into(), chat: None, after: None, field: None }
     }
 
     /// The problem for everything that is missing or belongs to another owner.
@@ -144,6 +157,14 @@ impl Problem {
         self
     }
 
+    /// Names the field of the request that is wrong.
+    #[must_use]
+    #[allow(dead_code, reason = "the fronts come one by one")]
+    pub(crate) fn at(mut self, field: impl Into<String>) -> Self {
+        self.field = Some(field.into());
+        self
+    }
+
     /// The kind of the problem.
     #[must_use]
     pub const fn kind(&self) -> ProblemKind {
@@ -153,7 +174,8 @@ impl Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let Self { kind, detail, chat, after } = self;
+        let Self { kind, detail, chat, after, field } = self;
+        let told = ToldProblem { kind, detail: detail.clone(), field };
         let body = wire::ProblemBody {
             kind: format!("urn:everturn:problem:{}", kind.slug()),
             title: kind.title().into(),
@@ -162,6 +184,7 @@ impl IntoResponse for Problem {
             chat,
         };
         let mut response = (kind.status(), axum::Json(body)).into_response();
+        response.extensions_mut().insert(told);
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
         if let Some(seconds) = after.or(kind.retry_after()) {

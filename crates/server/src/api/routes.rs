@@ -15,8 +15,9 @@ mod service;
 mod tokens;
 
 use axum::Router;
-use axum::http::header;
+use axum::http::{Uri, header};
 use axum::middleware::{from_fn, from_fn_with_state};
+use axum::response::IntoResponse as _;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa::openapi::{InfoBuilder, OpenApi, OpenApiBuilder};
 use utoipa_axum::router::OpenApiRouter;
@@ -25,6 +26,7 @@ use utoipa_axum::routes;
 use crate::api::problem::{Problem, ProblemKind};
 use crate::app::SharedApp;
 use crate::auth::guard::{guard, is_json};
+use crate::fronts::{self, Front};
 
 /// Retry-After of a rejected connection, in seconds.
 const FULL_AFTER_S: u16 = 5;
@@ -33,7 +35,7 @@ const FULL_AFTER_S: u16 = 5;
 pub fn router(app: SharedApp) -> Router {
     let (router, document) = complete();
     let document = document.to_json().unwrap_or_default();
-    router
+    fronts::add_to(router)
         .route_layer(from_fn(is_json))
         .route(
             "/openapi.json",
@@ -49,9 +51,13 @@ pub fn router(app: SharedApp) -> Router {
 
 /// The router of connections above the limit: every request is answered with 503.
 pub fn full() -> Router {
-    Router::new().fallback(|| async {
+    Router::new().fallback(|uri: Uri| async move {
         let problem = Problem::new(ProblemKind::Unavailable, "The server has too many connections; try again later.");
-        ([(header::CONNECTION, "close")], problem.after(FULL_AFTER_S))
+        let response = ([(header::CONNECTION, "close")], problem.after(FULL_AFTER_S)).into_response();
+        match Front::of(uri.path()) {
+            Some(front) => front.tell(response),
+            None => response,
+        }
     })
 }
 

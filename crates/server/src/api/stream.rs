@@ -5,7 +5,7 @@
 //! a catch-up, because a stream cannot resume in the middle of a commit.
 
 mod all;
-mod life;
+pub(crate) mod life;
 mod list;
 
 use axum::response::Response;

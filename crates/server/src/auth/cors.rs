@@ -12,8 +12,15 @@ use axum::http::{HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 
 /// Headers that a page may send, and headers that it may read.
-const SENT: &str = "authorization, content-type, idempotency-key, last-event-id, x-request-id";
-const READ: &str = "retry-after, x-request-id";
+const SENT: &str = concat!(
+    "authorization, content-type, idempotency-key, last-event-id, x-request-id, ",
+    // Those that the stock clients of fronts send from a browser.
+    "user-agent, x-api-key, anthropic-version, anthropic-beta, anthropic-dangerous-direct-browser-access, ",
+    "openai-organization, openai-project, openai-beta, x-stainless-arch, x-stainless-helper-method, x-stainless-lang, ",
+    "x-stainless-os, x-stainless-package-version, x-stainless-retry-count, x-stainless-runtime, ",
+    "x-stainless-runtime-version, x-stainless-timeout",
+);
+const READ: &str = "request-id, retry-after, x-request-id, x-should-retry, x-vercel-ai-ui-message-stream";
 /// How long a browser may cache a preflight, in seconds: the longest that any browser accepts.
 const REMEMBERED: &str = "7200";
 

@@ -26,7 +26,9 @@ use crate::auth::audit;
 use crate::auth::cors::{self, Site};
 use crate::auth::proxies::Network;
 use crate::entropy;
+use crate::fronts::Front;
 use crate::net::listen::{ListenAddress, ListenerConfig};
+use crate::net::slow_reader::CutSignal;
 
 /// The paths that answer without a token, for the health checks of a supervisor or load balancer.
 pub const PROBES: [&str; 2] = ["/healthz", "/readyz"];
@@ -96,6 +98,10 @@ pub async fn guard(State(app): State<SharedApp>, mut request: Request, next: Nex
     let span = tracing::error_span!("request", id); // At level error, so that every log line of the request has its id.
     let route = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
     let chat = chat_of(&route, request.uri().path());
+    let front = Front::of(request.uri().path());
+    if let Some(front) = front {
+        app.meter.fronts.requested(front);
+    }
     let site = app.sites.of(request.headers());
     let answered = async {
         match admit(&app, &mut request, site.as_ref()).await {
@@ -110,7 +116,11 @@ pub async fn guard(State(app): State<SharedApp>, mut request: Request, next: Nex
         tracing::error!(request = %id, route, "request handler panicked; answered 500");
         Problem::new(ProblemKind::Internal, "The server failed on this request; see its log.").into_response()
     });
-    if method.is_safe() {
+    if let Some(front) = front {
+        response = front.tell(response);
+    }
+    let is_stream = response.extensions().get::<CutSignal>().is_some();
+    if method.is_safe() || is_stream {
         response = app.answers.send(response); // Others are short, and a done change must not be answered with 503.
     }
     let (status, took) = (response.status(), began.elapsed());
@@ -161,7 +171,8 @@ async fn admit(app: &SharedApp, request: &mut Request, site: Option<&Site>) -> R
         .get::<ClientPeer>()
         .map(|peer| unread(*peer, &app.proxies, request.headers()))
         .transpose()?;
-    let caller = identify(app, request.headers(), peer).await?;
+    let front = Front::of(request.uri().path());
+    let caller = identify(app, request.headers(), front, peer).await?;
     request.extensions_mut().insert(caller);
     Ok(Entry::Asks)
 }
@@ -231,10 +242,26 @@ fn check_json(request: &Request) -> Result<(), Problem> {
     Err(Problem::new(ProblemKind::MediaType, "Send the body with `content-type: application/json`."))
 }
 
-async fn identify(app: &SharedApp, headers: &HeaderMap, peer: Option<IpAddr>) -> Result<Caller, Problem> {
-    let mut headers = headers.get_all(header::AUTHORIZATION).iter();
-    let bearer = headers.next().and_then(|value| value.to_str().ok()).and_then(bearer);
-    if let (Some(secret), None) = (bearer, headers.next())
+/// The token of a request, and whether it has more than one. Clients of some fronts send it in a header of their own.
+fn secret(headers: &HeaderMap, front: Option<Front>) -> (Option<&str>, bool) {
+    let mut bearers = headers.get_all(header::AUTHORIZATION).iter();
+    let mut own = front.and_then(Front::key_header).into_iter().flat_map(|name| headers.get_all(name).iter());
+    let secret = match bearers.next() {
+        Some(value) => value.to_str().ok().and_then(bearer),
+        None => own.next().and_then(|value| value.to_str().ok()).map(str::trim),
+    };
+    let differs = |value: &HeaderValue| value.to_str().ok() != secret;
+    (secret, bearers.next().is_some() || own.next().is_some_and(differs))
+}
+
+async fn identify(
+    app: &SharedApp,
+    headers: &HeaderMap,
+    front: Option<Front>,
+    peer: Option<IpAddr>,
+) -> Result<Caller, Problem> {
+    let (bearer, is_ambiguous) = secret(headers, front);
+    if let (Some(secret), false) = (bearer, is_ambiguous)
         && let Some(token) = app.token(&TokenHash::of(secret)).await?
     {
         return Ok(Caller::bearing(token));

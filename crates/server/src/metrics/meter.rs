@@ -11,6 +11,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
+use crate::metrics::fronts::FrontMetrics;
 use crate::metrics::process::Process;
 
 /// Labels of requests. The route is the pattern, never the path.
@@ -32,6 +33,8 @@ pub struct ServerMetrics {
     pub connections: Gauge,
     /// Clients that were cut because they did not read.
     pub readers_cut: Counter,
+    /// Requests and streams of fronts.
+    pub fronts: FrontMetrics,
 }
 
 impl ServerMetrics {
@@ -43,6 +46,7 @@ impl ServerMetrics {
             streams: Gauge::default(),
             connections: Gauge::default(),
             readers_cut: Counter::default(),
+            fronts: FrontMetrics::register(registry.sub_registry_with_prefix("everturn_front")),
         };
         let version = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
         registry.register("everturn_build", "Which version this is", version);
@@ -86,6 +90,7 @@ mod tests {
     use prometheus_client::encoding::text::encode;
 
     use super::*;
+    use crate::fronts::Front;
 
     /// The registered metrics are the documented ones, by name, type and meaning. On Linux, where all of them exist.
     #[cfg(target_os = "linux")]
@@ -94,6 +99,10 @@ mod tests {
         let mut registry = Registry::default();
         let meter = ServerMetrics::register(&mut registry);
         meter.answered(&Method::GET, "/v1/chats", StatusCode::OK, Duration::ZERO);
+        meter.fronts.requested(Front::AiSdk);
+        meter.fronts.attached(Front::AiSdk);
+        meter.fronts.replayed(Front::AiSdk, 1);
+        meter.fronts.broken(Front::AiSdk);
         let mut text = String::new();
         encode(&mut text, &registry).expect("numbers can be written");
         let lines = |kind: &str| -> Vec<(String, String)> {
@@ -114,7 +123,7 @@ mod tests {
             })
             .collect();
         let page = include_str!("../../../../docs/metrics.md");
-        let ours = ["| `everturn_http_", "| `everturn_build_", "| `process_"];
+        let ours = ["| `everturn_http_", "| `everturn_front_", "| `everturn_build_", "| `process_"];
         let rows = page.lines().filter(|line| ours.iter().any(|begin| line.starts_with(begin)));
         let documented: BTreeSet<String> = rows
             .map(|row| {

@@ -18,6 +18,7 @@ mod exporting;
 mod folds;
 mod forking;
 mod frames;
+mod fronts;
 mod guards;
 mod keys;
 mod logged;

@@ -81,7 +81,9 @@ pub async fn a_deleted_chat_can_be_made_anew<S: Store>(store: Arc<S>) {
         witness.say("hello").await;
         witness.journal(vec![attempt(), text("Hel")]).await;
         let fence = witness.lease.fence();
+        assert_eq!(store.keyed("owner", "k").await, Ok(Some(chat_id(1))));
         store.delete(witness.lease).await.expect("the lease is ours");
+        assert_eq!(store.keyed("owner", "k").await, Ok(None), "a key goes with its chat");
         store.create(&new).await.expect("it can be made again");
         let again = Witness::new(&store, 1).await;
         assert!(again.lease.fence() > fence, "round {round}");

@@ -94,6 +94,16 @@ pub async fn a_key_of_an_owner_makes_one_chat<S: Store>(store: Arc<S>) {
     assert_eq!(store.create(&new(5)).await, Ok(chat_id(5)), "without a key nothing is found");
     assert_eq!(store.created(&new(5)).await, Ok(None));
     assert_eq!(store.headings(&ChatQuery::default()).await.map(|all| all.len()), Ok(4), "looking has made nothing");
+    for (owner, key, found) in [
+        (&*kelp(1).owner, "k", Some(chat_id(1))),
+        (&*kelp(1).owner, "k ", Some(chat_id(4))),
+        ("you", "k", Some(chat_id(3))),
+        ("you", "k ", None),
+        ("nobody", "k", None),
+        (&*kelp(1).owner, "", None),
+    ] {
+        assert_eq!(store.keyed(owner, key).await, Ok(found), "{key:?} of {owner}");
+    }
     let default = |number, agent: &str| NewChat { agent: Chosen::ByDefault(agent.into()), ..keyed(number, "w") };
     assert_eq!(store.create(&default(6, "one")).await, Ok(chat_id(6)));
     assert_eq!(store.create(&default(7, "another")).await, Ok(chat_id(6)), "the default agent may have changed");

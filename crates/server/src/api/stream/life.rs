@@ -30,8 +30,8 @@ const RETRY_MS: std::ops::Range<u64> = 500..2_000;
 const HEARTBEAT: &str = ": still here\n\n";
 
 /// The parts of a stream beside its events.
-pub(super) struct StreamLife {
-    pub(super) app: SharedApp,
+pub(crate) struct StreamLife {
+    pub(crate) app: SharedApp,
     /// Shutdown, token and timers, polled only on wake-up.
     rare: PollOnWake<RareSignals>,
     /// When a frame was sent last.
@@ -60,15 +60,23 @@ enum State {
 }
 
 /// A wake-up of a stream other than an event.
-pub(super) enum StreamSignal {
+pub(crate) enum StreamSignal {
     /// The server shuts down, or the token is not valid any more.
     Over,
     /// A keep-alive or the end of the stream may be due.
     Due,
 }
 
+/// What is due in a stream beside its events.
+pub(crate) enum StreamDue {
+    Nothing,
+    KeepAlive,
+    /// The end, and why.
+    End(&'static str),
+}
+
 impl StreamLife {
-    pub(super) fn begin(app: SharedApp, caller: &Caller) -> Result<Self, Problem> {
+    pub(crate) fn begin(app: SharedApp, caller: &Caller) -> Result<Self, Problem> {
         let token = caller.token().hash;
         let place = app.streams.enter(token, app.limits.streams_max);
         let place = place.ok_or_else(|| {
@@ -97,12 +105,12 @@ impl StreamLife {
     }
 
     /// When the stream is cut if it cannot end cleanly.
-    pub(super) fn ends(&self) -> CutSignal {
+    pub(crate) fn ends(&self) -> CutSignal {
         CutSignal::new(self.check.over().clone(), self.app.shutdown.clone())
     }
 
     /// The frame to send before any event: a greeting at first, `Some(None)` after the end, else `None`.
-    pub(super) fn hello(&mut self) -> Option<Option<Bytes>> {
+    pub(crate) fn hello(&mut self) -> Option<Option<Bytes>> {
         self.room = ResponsePermit::default(); // The previous frame is sent.
         match self.state {
             State::New => {
@@ -116,34 +124,50 @@ impl StreamLife {
 
     /// A frame, with its part of the byte budget if it is large. If the budget is used up, the stream ends and the client
     /// resumes with its cursor: waiting with the frame in memory would need the same bytes.
-    pub(super) fn say(&mut self, frame: impl Into<Bytes>) -> Option<Bytes> {
+    pub(crate) fn say(&mut self, frame: impl Into<Bytes>) -> Option<Bytes> {
         let frame = frame.into();
-        match self.app.answers.enter(frame.len()) {
-            Ok(room) => {
-                self.room = room;
-                Some(frame)
-            }
-            Err(_full) => self.end("too much is being read at once"),
+        match self.reserve(frame.len()) {
+            Ok(()) => Some(frame),
+            Err(why) => self.end(why),
         }
     }
 
+    /// Reserves the byte budget of the next frame, and gives back that of the one before. The error says why the stream
+    /// has to end.
+    pub(crate) fn reserve(&mut self, len: usize) -> Result<(), &'static str> {
+        self.room = ResponsePermit::default();
+        self.room = self.app.answers.enter(len).map_err(|_full| "too much is being read at once")?;
+        Ok(())
+    }
+
     /// Waits for the next wake-up other than an event. Cancel safe.
-    pub(super) async fn beat(&mut self) -> StreamSignal {
+    pub(crate) async fn beat(&mut self) -> StreamSignal {
         poll_fn(|context| self.rare.poll_with(context, RareSignals::poll)).await
     }
 
     /// Records that a frame was sent, which postpones the next keep-alive.
-    pub(super) fn spoke(&mut self) {
+    pub(crate) fn spoke(&mut self) {
         self.spoke = Instant::now();
     }
 
     /// Handles a wake-up, and returns the keep-alive or the last comment to send.
-    pub(super) fn heed(&mut self, beat: StreamSignal) -> Option<Bytes> {
+    pub(crate) fn heed(&mut self, beat: StreamSignal) -> Option<Bytes> {
+        match self.check(&beat) {
+            StreamDue::Nothing => None,
+            StreamDue::KeepAlive => Some(Bytes::from_static(HEARTBEAT.as_bytes())),
+            StreamDue::End(why) => self.end(why),
+        }
+    }
+
+    /// Handles a wake-up, and says what it is for.
+    pub(crate) fn check(&mut self, beat: &StreamSignal) -> StreamDue {
         let now = Instant::now();
         match beat {
-            StreamSignal::Over if self.app.shutdown.is_cancelled() => return self.end("the server is going down"),
-            StreamSignal::Over => return self.end("the token is not good any more"),
-            StreamSignal::Due if now >= self.until => return self.end("time to reconnect"),
+            StreamSignal::Over if self.app.shutdown.is_cancelled() => {
+                return StreamDue::End("the server is going down");
+            }
+            StreamSignal::Over => return StreamDue::End("the token is not good any more"),
+            StreamSignal::Due if now >= self.until => return StreamDue::End("time to reconnect"),
             StreamSignal::Due => {}
         }
         let is_quiet = now >= self.spoke + self.app.limits.heartbeat;
@@ -151,11 +175,11 @@ impl StreamLife {
             self.spoke = now;
         }
         self.rare.get_mut().alarm.as_mut().reset(self.until.min(self.spoke + self.app.limits.heartbeat));
-        is_quiet.then(|| Bytes::from_static(HEARTBEAT.as_bytes()))
+        if is_quiet { StreamDue::KeepAlive } else { StreamDue::Nothing }
     }
 
     /// Ends the stream with a comment that says why. Clients resume with their cursor.
-    pub(super) fn end(&mut self, why: &str) -> Option<Bytes> {
+    pub(crate) fn end(&mut self, why: &str) -> Option<Bytes> {
         self.state = State::Over;
         Some(format!(": bye, {why}\n\n").into())
     }
@@ -187,7 +211,7 @@ fn retry_ms() -> u64 {
 }
 
 /// A response that is sent frame by frame.
-pub(super) trait FrameSource: Send + 'static {
+pub(crate) trait FrameSource: Send + 'static {
     /// The next frame; `None` when the stream is over.
     fn frame(&mut self) -> impl Future<Output = Option<Bytes>> + Send;
 
@@ -196,7 +220,7 @@ pub(super) trait FrameSource: Send + 'static {
 }
 
 /// An endless response.
-pub(super) fn response(watch: impl FrameSource) -> Response {
+pub(crate) fn response(watch: impl FrameSource) -> Response {
     let ends = watch.ends();
     // Boxed: `unfold` moves it with every frame.
     let frames = stream::unfold(Box::new(watch), |mut watch| async move {

@@ -64,6 +64,11 @@ impl Inner {
         }
     }
 
+    pub(crate) async fn keyed(&self, owner: &str, key: &str) -> Result<Option<ChatId>, StoreError> {
+        let find = || async { Ok(self.under_key(owner, key).await?.map(|(chat, _)| chat)) };
+        self.reads.retry().run(find).await
+    }
+
     async fn try_create(&self, new: &NewChat) -> Result<Tried, DbFault> {
         if let Some(earlier) = self.earlier_creation(new).await? {
             return Ok(earlier);
@@ -104,14 +109,20 @@ impl Inner {
     /// Result of an earlier request with the same key.
     async fn earlier_creation(&self, new: &NewChat) -> Result<Option<Tried>, DbFault> {
         let Some(key) = &new.key else { return Ok(None) };
+        let Some((chat, request)) = self.under_key(&new.owner, key).await? else { return Ok(None) };
+        let is_same = request == new.digest();
+        Ok(Some(if is_same { Tried::Created(chat) } else { Tried::Refused(MakeError::Conflict) }))
+    }
+
+    /// The chat that was created under a key, and the digest of the request.
+    async fn under_key(&self, owner: &str, key: &str) -> Result<Option<(ChatId, Vec<u8>)>, DbFault> {
         let sql = "
             SELECT id, request FROM chats
             WHERE key IS NOT NULL AND sha256(owner) = sha256($1) AND sha256(key) = sha256($2)";
-        let params: [Param<'_>; 2] = [(&new.owner.as_bytes(), Type::BYTEA), (&key.as_bytes(), Type::BYTEA)];
+        let params: [Param<'_>; 2] = [(&owner.as_bytes(), Type::BYTEA), (&key.as_bytes(), Type::BYTEA)];
         let rows = self.reads.query_once(TxMode::Read, sql, &params).await?;
         let Some(row) = rows.first() else { return Ok(None) };
-        let is_same = row.get::<_, &[u8]>("request") == new.digest();
-        Ok(Some(if is_same { Tried::Created(id_of(row.get("id"))?) } else { Tried::Refused(MakeError::Conflict) }))
+        Ok(Some((id_of(row.get("id"))?, row.get("request"))))
     }
 
     /// What a fork would copy now.

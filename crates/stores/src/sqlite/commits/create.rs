@@ -39,14 +39,22 @@ pub(crate) fn made(
     key: &str,
     digest: &[u8; 32],
 ) -> Result<Option<ChatId>, TxError<MakeError>> {
-    let mut select = connection.prepare_cached("SELECT id, request FROM chats WHERE owner = ?1 AND key = ?2")?;
-    let found = select
-        .query_row(params![owner.as_bytes(), key.as_bytes()], |row| Ok((chat_id(row, 0)?, row.get::<_, Vec<u8>>(1)?)));
-    match found.optional()? {
+    match under_key(connection, owner, key)? {
         Some((chat, request)) if request == digest => Ok(Some(chat)),
         Some(_) => Err(MakeError::Conflict.into()),
         None => Ok(None),
     }
+}
+
+/// The chat created under a key, whatever the request was.
+pub(crate) fn keyed(connection: &Connection, owner: &str, key: &str) -> Result<Option<ChatId>, TxError<StoreError>> {
+    Ok(under_key(connection, owner, key)?.map(|(chat, _)| chat))
+}
+
+fn under_key(connection: &Connection, owner: &str, key: &str) -> rusqlite::Result<Option<(ChatId, Vec<u8>)>> {
+    let mut select = connection.prepare_cached("SELECT id, request FROM chats WHERE owner = ?1 AND key = ?2")?;
+    let found = select.query_row(params![owner.as_bytes(), key.as_bytes()], |row| Ok((chat_id(row, 0)?, row.get(1)?)));
+    found.optional()
 }
 
 /// What a fork would copy now.
