@@ -280,3 +280,33 @@ async fn a_damaged_chat_is_set_aside_and_others_go_on() {
     assert_eq!(code, Some(1), "{told}");
     assert!(told.contains(&id.to_string()) && told.contains("its checksum does not match"), "{told}");
 }
+
+/// E8, TL08: the state of one chat is damaged while calls of two wait for a person. The list of open calls has the other
+/// one, and the log says which chat is not listed.
+#[tokio::test]
+async fn open_calls_are_listed_beside_a_damaged_chat() {
+    let data = Scratch::new();
+    let daemon = Daemon::start(data.path(), "understudy/persona").await;
+    let (damaged, whole) = (daemon.chat().await, daemon.chat().await);
+    for chat in [&damaged, &whole] {
+        let mut reader = daemon.watch(chat).await;
+        daemon.post(&format!("{chat}/messages"), &json!({"text": "note: buy kelp"})).await;
+        reader.until(|view| view.status.as_ref().is_some_and(|status| !status.asks.is_empty())).await;
+    }
+    let listed = async |daemon: &Daemon| {
+        let asks = daemon.get("/v1/asks").await;
+        let chats = asks["chats"].as_array().unwrap().iter();
+        chats.map(|chat| format!("/v1/chats/{}", chat["chat"].as_str().unwrap())).collect::<Vec<_>>()
+    };
+    assert_eq!(listed(&daemon).await, [whole.clone(), damaged.clone()]);
+    daemon.end().await;
+    let id: ChatId = damaged.strip_prefix("/v1/chats/").unwrap().parse().unwrap();
+    let database = rusqlite::Connection::open(data.path().join("everturn.db")).unwrap();
+    let flip = "UPDATE chats SET body = replace(body, 'leave_note', 'leave_vote') WHERE id = ?1";
+    assert_eq!(database.execute(flip, [id.as_u128().to_be_bytes()]).unwrap(), 1);
+    drop(database);
+    let daemon = Daemon::start(data.path(), "understudy/persona").await;
+    assert_eq!(listed(&daemon).await, [whole]);
+    let log = daemon.end().await;
+    assert!(log.contains("its asks are not listed") && log.contains(&id.to_string()), "{log}");
+}

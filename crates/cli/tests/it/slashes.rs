@@ -81,6 +81,30 @@ async fn a_busy_chat_is_steered() {
     assert!(steered.is_some() && steered < queued, "{words}");
 }
 
+/// C9: Ctrl-C and `/stop` stop the answer and nothing else: the first queued message begins the next turn, the others
+/// stay queued behind it.
+#[tokio::test]
+async fn a_stop_lets_the_queue_go_on() {
+    for stop in ["\x03", "/stop\r"] {
+        let data = Scratch::new();
+        let (daemon, mut terminal) = numbered(&data).await;
+        terminal.keys("count to 5000\r").await;
+        terminal.shows("t9 ").await;
+        terminal.keys("count to 2\r").await;
+        terminal.shows("⋯ queued count to 2").await;
+        terminal.keys("count to 3\r").await;
+        terminal.shows("⋯ queued count to 3").await;
+        terminal.keys(stop).await;
+        terminal.has("› count to 3 t1 t2 t3 understudy/numbered").await;
+        assert!(terminal.words().contains("› count to 2 t1 t2 understudy/numbered"), "{}", terminal.words());
+        let chats = daemon.get("/v1/chats").await;
+        let page = daemon.get(&format!("/v1/chats/{}/messages", chats["chats"][0]["id"].as_str().unwrap())).await;
+        let stops = page["messages"].as_array().unwrap().iter().filter(|message| message["kind"] == "reply");
+        let stops: Vec<&str> = stops.map(|reply| reply["stop"]["why"].as_str().unwrap()).collect();
+        assert_eq!(stops, ["interrupted", "end", "end"], "{stop:?}: {page}");
+    }
+}
+
 /// Ctrl-S while a message is being changed changes it, and says nothing else.
 #[tokio::test]
 async fn a_change_is_not_steered() {

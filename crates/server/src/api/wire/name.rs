@@ -109,3 +109,18 @@ pub enum AskKind {
     /// A user answers a question of the tool, which is the `input`.
     Answer,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// C10: a call that the server or a client runs says `application`; what earlier builds wrote is still read.
+    #[test]
+    fn calls_say_where_they_run() {
+        let written = [RunBy::Us, RunBy::Provider].map(|run_by| serde_json::to_string(&run_by).unwrap());
+        assert_eq!(written, [r#""application""#, r#""provider""#]);
+        for (word, read) in [("application", RunBy::Us), ("us", RunBy::Us), ("provider", RunBy::Provider)] {
+            assert_eq!(serde_json::from_str::<RunBy>(&format!("{word:?}")).unwrap(), read);
+        }
+    }
+}
