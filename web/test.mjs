@@ -22,6 +22,7 @@ try {
     jsx: "automatic",
     jsxImportSource: "preact",
     sourcemap: "inline",
+    outbase: here,
     outdir: built,
     outExtension: { ".js": ".mjs" },
     define: { FIXTURES: JSON.stringify(join(here, "client/test/fixtures")) },

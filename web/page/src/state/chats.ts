@@ -4,6 +4,7 @@ import { batch, type Signal, signal } from "@preact/signals";
 import { Link, type LinkState, LOCAL, Outbox, outboxStore } from "@everturn/client";
 import type { Heading, Message, Messages, OpenDraft, Order, OutboxRecord, ResultMessage, Standing, View } from "@everturn/client";
 
+import { check, note, recall } from "./proof.js";
 import { api, clockOffset, phase } from "./session.js";
 
 /** The most messages that are kept in the page. */
@@ -100,7 +101,8 @@ const dirty = new Set<string>();
 let isDrawing = false;
 
 export const link = new Link(api, {
-  onView: (chat) => {
+  onView: (chat, view) => {
+    check(chat, view);
     dirty.add(chat);
     schedule();
   },
@@ -114,6 +116,7 @@ export const link = new Link(api, {
   },
   onState: (state) => {
     linkState.value = state;
+    if (state === "waiting") noteShown();
     if (state === "live") outbox?.nudge();
     if (state === "ended" && phase.value === "in") phase.value = "ended";
   },
@@ -165,6 +168,7 @@ export const named = signal<{ local: string; id: string } | undefined>(undefined
 
 /** Connects, and sends what an earlier page left behind. */
 export async function connect(): Promise<void> {
+  recall();
   link.start();
   outbox = new Outbox(api, await outboxStore(), {
     onChange: (records) => (outgoing.value = records),
@@ -188,6 +192,14 @@ export function nudge(): void {
   outbox?.nudge();
 }
 
+function noteShown(): void {
+  note(opened.flatMap((chat) => {
+    const view = link.view(chat);
+    return view ? [[chat, view] as [string, View]] : [];
+  }));
+}
+
+addEventListener("pagehide", noteShown);
 addEventListener("online", nudge);
 addEventListener("pageshow", nudge);
 document.addEventListener("visibilitychange", () => {

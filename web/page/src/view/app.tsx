@@ -1,6 +1,9 @@
-import { phase } from "../state/session.js";
+import { notice } from "../state/actions.js";
 import { route } from "../state/route.js";
+import { phase } from "../state/session.js";
+import { Announcer } from "./announce.js";
 import { ChatPage } from "./chat.js";
+import { Dialogs } from "./dialogs.js";
 import { Login } from "./login.js";
 import { Sidebar } from "./sidebar.js";
 
@@ -14,6 +17,9 @@ export function App() {
       <Sidebar />
       {value.place === "chat" && <ChatPage id={value.chat} key={value.chat ?? ""} />}
       {phase.value === "ended" && <Login isOver />}
+      <Dialogs />
+      <Announcer />
+      {notice.value && <div class={notice.value.isError ? "notice error" : "notice"} role={notice.value.isError ? "alert" : "status"}>{notice.value.text}</div>}
     </div>
   );
 }

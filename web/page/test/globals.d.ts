@@ -1,0 +1,2 @@
+/** The folder of the fixtures that the server's tests write. */
+declare const FIXTURES: string;
