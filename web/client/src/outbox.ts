@@ -59,7 +59,7 @@ export class Outbox {
   readonly #store: OutboxStore;
   readonly #events: OutboxEvents;
   readonly #name: string;
-  readonly #channel: BroadcastChannel | undefined;
+  #channel: BroadcastChannel | undefined;
   readonly #busy = new Map<string, { wake: () => void }>();
   #records: OutboxRecord[] = [];
 
@@ -106,8 +106,10 @@ export class Outbox {
     for (const chat of new Set(this.#records.map((record) => record.chat))) void this.#drain(chat);
   }
 
+  /** Leaves the other tabs; what is on its way is not held up. */
   close(): void {
     this.#channel?.close();
+    this.#channel = undefined;
   }
 
   async #read(): Promise<void> {

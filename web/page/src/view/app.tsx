@@ -5,6 +5,7 @@ import { Announcer } from "./announce.js";
 import { ChatPage } from "./chat.js";
 import { Dialogs } from "./dialogs.js";
 import { Login } from "./login.js";
+import { Operations } from "./operations.js";
 import { Sidebar } from "./sidebar.js";
 
 export function App() {
@@ -16,6 +17,7 @@ export function App() {
       <a class="skip" href="#box">Skip to the message box</a>
       <Sidebar />
       {value.place === "chat" && <ChatPage id={value.chat} key={value.chat ?? ""} />}
+      {value.place === "operations" && <Operations />}
       {phase.value === "ended" && <Login isOver />}
       <Dialogs />
       <Announcer />
