@@ -38,10 +38,16 @@ export async function buildPage({ isDevelopment = false } = {}) {
   }
   const entry = (meta, from) =>
     "/" + Object.entries(meta.outputs).find(([, output]) => output.entryPoint === from)[0].replace(/^dist\//, "");
+  // What the entry imports is loaded beside it, not after it.
+  const main = entry(script.metafile, "page/src/main.tsx");
+  const imported = Object.entries(script.metafile.outputs).find(([name]) => main === "/" + name.replace(/^dist\//, ""))[1].imports;
+  const preloads = imported.filter(({ kind }) => kind === "import-statement")
+    .map(({ path }) => `<link rel="modulepreload" href="/${path.replace(/^dist\//, "")}">`).join("\n    ");
   const html = (await readFile(join(here, "page/index.html"), "utf8"))
     .replace("%ICON%", `/${iconName}`)
     .replace("%STYLE%", entry(style.metafile, "page/style/page.css"))
-    .replace("%SCRIPT%", entry(script.metafile, "page/src/main.tsx"));
+    .replace("%SCRIPT%", main)
+    .replace("%PRELOADS%", preloads);
   files.set("index.html", Buffer.from(html));
   await rm(dist, { recursive: true, force: true });
   for (const [name, bytes] of files) {

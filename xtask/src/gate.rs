@@ -47,6 +47,8 @@ pub enum Step {
     Quick,
     /// Tests in documentation.
     Doctest,
+    /// The web page and its client: types, unit tests, and the build.
+    Web,
 }
 
 /// How a step ended: with something to say in the summary, or not well.
@@ -64,6 +66,7 @@ impl Step {
         Self::Deny,
         Self::Nextest,
         Self::Doctest,
+        Self::Web,
     ];
 
     /// What a developer runs before each commit.
@@ -82,6 +85,7 @@ impl Step {
             Self::Nextest => "nextest",
             Self::Quick => "quick",
             Self::Doctest => "doctest",
+            Self::Web => "web",
         }
     }
 
@@ -103,6 +107,7 @@ impl Step {
             Self::Nextest => "cargo nextest run --workspace --all-features --profile ci",
             Self::Quick => "cargo nextest run --workspace --all-features --profile quick",
             Self::Doctest => "cargo test --doc --workspace --all-features",
+            Self::Web => "npm run --prefix web all",
         }
     }
 
@@ -116,6 +121,7 @@ impl Step {
                 // What is shown is what is run: none of these has an argument with a space.
                 cargo(root, self.about().split(' ').skip(1))
             }
+            Self::Web => web(root),
             Self::Doc => {
                 let mut command = workspace::cargo(root);
                 command.env("RUSTDOCFLAGS", "-D warnings");
@@ -194,6 +200,13 @@ fn features(root: &Path) -> Outcome {
         cargo(root, packages.into_iter().chain(["--", "-D", "warnings"]))?;
     }
     Ok(None)
+}
+
+/// Checks the types of the web page, runs its tests and builds it, with the packages that the lock file names.
+fn web(root: &Path) -> Outcome {
+    let install = ["ci", "--ignore-scripts", "--no-audit", "--no-fund"];
+    finish(Command::new("npm").args(install).current_dir(root.join("web")))?;
+    finish(Command::new("npm").args(["run", "all"]).current_dir(root.join("web")))
 }
 
 fn tidy(root: &Path) -> Outcome {

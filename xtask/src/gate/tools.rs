@@ -17,7 +17,7 @@ pub fn provide(root: &Path, step: Step) -> Result<()> {
         Step::Clippy | Step::Features => component(root, "clippy", "clippy"),
         Step::Quick => subcommand(root, "nextest", "cargo-nextest"),
         Step::Nextest => subcommand(root, "nextest", "cargo-nextest").and_then(|()| packages()),
-        Step::Tidy | Step::Doc | Step::Package | Step::Deny | Step::Doctest => Ok(()),
+        Step::Tidy | Step::Doc | Step::Package | Step::Deny | Step::Doctest | Step::Web => Ok(()),
     }
 }
 
