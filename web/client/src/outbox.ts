@@ -5,7 +5,7 @@
 
 import { type Api, Refused } from "./api.js";
 import { Backoff } from "./backoff.js";
-import type { Answer, Chat, Create, Edit, Send } from "./wire.js";
+import type { Accepted, Answer, Chat, Create, Edit, Send } from "./wire.js";
 
 /** What a record asks the server to do. */
 export type Order =
@@ -38,8 +38,8 @@ export interface OutboxStore {
 export interface OutboxEvents {
   /** The records have changed. */
   onChange?: (records: readonly OutboxRecord[]) => void;
-  /** The server has taken an order. */
-  onDone?: (record: OutboxRecord) => void;
+  /** The server has taken an order. A message has a receipt: a status with `received` of at least this includes it. */
+  onDone?: (record: OutboxRecord, receipt: number | undefined) => void;
   /** The server refused an order for good; the record is gone, and what it said goes back to the person. */
   onRefused?: (record: OutboxRecord, error: Refused) => void;
   /** A chat was created: its local id is this one from now on. */
@@ -50,7 +50,7 @@ export interface OutboxEvents {
 export const LOCAL = "new-";
 
 interface Told {
-  done?: OutboxRecord;
+  done?: [OutboxRecord, number | undefined];
   named?: [string, Chat];
 }
 
@@ -118,7 +118,7 @@ export class Outbox {
   }
 
   async #heard({ done, named }: Told): Promise<void> {
-    if (done) this.#events.onDone?.(done);
+    if (done) this.#events.onDone?.(...done);
     if (named) this.#events.onNamed?.(...named);
     await this.#read();
   }
@@ -159,8 +159,9 @@ export class Outbox {
     await this.#read(); // Another tab may have sent it.
     const record = this.#records.find((each) => each.chat === chat);
     if (!record) return 0;
+    let receipt: number | undefined;
     try {
-      await this.#send(record);
+      receipt = await this.#send(record);
     } catch (error) {
       if (!(error instanceof Refused)) return backoff.next();
       if (error.status === 401) return undefined;
@@ -172,22 +173,25 @@ export class Outbox {
       return 0;
     }
     backoff.reset();
-    this.#events.onDone?.(record);
+    this.#events.onDone?.(record, receipt);
     await this.#remove(record.key);
-    this.#channel?.postMessage({ done: record } satisfies Told);
+    this.#channel?.postMessage({ done: [record, receipt] } satisfies Told);
     return 0;
   }
 
-  async #send({ key, chat, order }: OutboxRecord): Promise<void> {
-    const post = (path: string, body: unknown, method = "POST") => this.#api.once(path, { method, body, key });
+  async #send({ key, chat, order }: OutboxRecord): Promise<number | undefined> {
+    const ask = async (path: string, body: unknown, method = "POST") =>
+      (await this.#api.once<Accepted>(path, { method, key, ...(body === undefined ? {} : { body }) })).id;
     const at = `/v1/chats/${chat}`;
     switch (order.verb) {
-      case "create": return this.#named(chat, (await post("/v1/chats", order.body)) as Chat);
-      case "send": return void (await post(`${at}/messages`, order.body));
-      case "edit": return void (await post(`${at}/messages/${order.message}`, order.body, "PUT"));
-      case "unqueue": return void (await this.#api.once(`${at}/queue/${order.queued}`, { method: "DELETE", key }));
-      case "promote": return void (await post(`${at}/queue/${order.queued}/promote`, {}));
-      case "answer": return void (await post(`${at}/answers`, { answers: order.answers }));
+      case "create":
+        await this.#named(chat, await this.#api.once<Chat>("/v1/chats", { method: "POST", body: order.body, key }));
+        return undefined;
+      case "send": return ask(`${at}/messages`, order.body);
+      case "edit": return ask(`${at}/messages/${order.message}`, order.body, "PUT");
+      case "unqueue": return ask(`${at}/queue/${order.queued}`, undefined, "DELETE");
+      case "promote": return ask(`${at}/queue/${order.queued}/promote`, {});
+      case "answer": return ask(`${at}/answers`, { answers: order.answers });
     }
   }
 

@@ -14,6 +14,12 @@ class FakeNode {
     this.parent = undefined;
   }
 
+  after(node: FakeNode): void {
+    const all = this.parent?.childNodes;
+    all?.splice(all.indexOf(this) + 1, 0, node);
+    node.parent = this.parent;
+  }
+
   replaceWith(node: FakeNode): void {
     const all = this.parent?.childNodes;
     all?.splice(all.indexOf(this), 1, node);

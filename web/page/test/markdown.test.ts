@@ -3,7 +3,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 
-import { elements, FakeElement, html } from "./dom.js";
+import { elements, FakeElement, html, made } from "./dom.js";
 import { MarkdownStream } from "../src/markdown/lines.js";
 
 /** What the text becomes, pushed in these pieces. */
@@ -39,7 +39,7 @@ const EXAMPLES: Array<[string, string]> = [
   ["- [ ] a\n- [x] b", '<ul><li class="task"><input type="checkbox" disabled=""><p>a</p></li><li class="task"><input type="checkbox" disabled="" checked=""><p>b</p></li></ul>'],
   ["> a\n> b\nc\n\nd", "<blockquote><p>a\nb\nc</p></blockquote><p>d</p>"],
   ["> - a\n> - b", "<blockquote><ul><li><p>a</p></li><li><p>b</p></li></ul></blockquote>"],
-  ["- a\n\n      code\n", "<ul><li><p>a</p><div class=\"code\"><div class=\"code-head\"><span>text</span><button class=\"copy\" type=\"button\">Copy</button><pre tabindex=\"0\"><code><span class=\"box\"><span>code\n</span></span></code></pre></li></ul>"],
+  ["- a\n\n      code\n", "<ul><li><p>a</p><div class=\"code\"><div class=\"code-head\"><span>text</span><button class=\"copy\" type=\"button\">Copy</button><pre tabindex=\"0\"><code><span class=\"box\"><span><span class=\"piece\">code</span>\n</span></span></code></pre></li></ul>"],
   ["[a](https://e.org/x \"t\")", '<p><a href="https://e.org/x">a<span class="host">e.org</span></a></p>'],
   ["<https://e.org> https://e.org/a_b_c.", '<p><a href="https://e.org">https://e.org</a> <a href="https://e.org/a_b_c">https://e.org/a_b_c</a>.</p>'],
   ["[a](javascript:alert(1))", "<p>[a](javascript:alert(1))</p>"],
@@ -127,5 +127,59 @@ test("no element or attribute off the list", () => {
         if (name === "href") assert.match(value, /^(https?:\/\/|mailto:)/i, JSON.stringify(text));
       }
     }
+  }
+});
+
+/** PG44: the text of a code block is the code, with its last line end. */
+test("what is copied of a code block is its exact text", () => {
+  const code = "fn a() {\n\n    \"x\" // ü\n}\n";
+  const root = new FakeElement("div");
+  const stream = new MarkdownStream(root as unknown as HTMLElement);
+  for (const letter of `\`\`\`rust\n${code}\`\`\`\nafter`) stream.push(letter);
+  stream.finish();
+  assert.equal(elements(root).find((each) => each.name === "code")?.textContent, code);
+});
+
+/** PG31: a block that was closed is not made again. */
+test("closed blocks keep their nodes", () => {
+  const root = new FakeElement("div");
+  const stream = new MarkdownStream(root as unknown as HTMLElement);
+  stream.push(`first\n\n- a\n- b\n\n\`\`\`js\n${"let a = 1;\n".repeat(100)}`);
+  const before = elements(root);
+  const open = before.at(-1);
+  stream.push(`let b = 2;\n`.repeat(50));
+  stream.push("```\n\nlast");
+  stream.finish();
+  const after = new Set(elements(root));
+  for (const each of before) assert.ok(each === open || after.has(each), each.name);
+});
+
+/** PG30: nodes that are made for a delta do not grow with the text. */
+test("a delta costs the same at the end as at the beginning", () => {
+  const shapes: Record<string, string> = {
+    prose: "Some **bold** words and `code` in a sentence. ".repeat(10) + "\n\n",
+    paragraph: "Some **bold** words and `code` in a sentence. ",
+    list: "- an item with *emphasis*\n",
+    table: "| one | two |\n",
+    code: "let value = compute(1, \"two\"); // three\n",
+    line: "abcdefghij ",
+  };
+  const heads: Record<string, string> = { table: "| a | b |\n|---|---|\n", code: "```rust\n", line: "```\n" };
+  for (const [shape, piece] of Object.entries(shapes)) {
+    const root = new FakeElement("div");
+    const stream = new MarkdownStream(root as unknown as HTMLElement);
+    stream.push(heads[shape] ?? "");
+    const text = piece.repeat(Math.ceil(40_000 / piece.length));
+    const costs: number[] = [];
+    for (let at = 0; at < text.length; at += 4) {
+      const from = made;
+      stream.push(text.slice(at, at + 4));
+      costs.push(made - from);
+    }
+    const mean = (from: number, to: number) => costs.slice(from, to).reduce((sum, each) => sum + each, 0) / (to - from);
+    const early = mean(0, 500);
+    const late = mean(costs.length - 500, costs.length);
+    assert.ok(late <= 2 * early + 1, `${shape}: ${early} nodes per delta became ${late}`);
+    assert.ok(Math.max(...costs) < 400, `${shape}: a delta made ${Math.max(...costs)} nodes`);
   }
 });

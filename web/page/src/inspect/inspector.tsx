@@ -36,10 +36,13 @@ export function InspectorPanel({ chat, look }: InspectorProps) {
   const tab = look in TABS ? look : "turns";
   return (
     <aside class="inspector" aria-label="Details">
-      <div class="tabs" role="tablist">
+      <div class="tabs">
+        <h2 class="off-screen">Details</h2>
+        <div role="tablist" aria-label="Details">
         {Object.entries(TABS).map(([name, words]) => (
           <button key={name} role="tab" id={`tab-${name}`} aria-selected={tab === name} aria-controls="tab-panel" onClick={() => act.look(name)}>{words}</button>
         ))}
+        </div>
         <button class="action" aria-label="Close the details" onClick={() => act.look(undefined)}><Icon name="close" /></button>
       </div>
       <div class="panel" role="tabpanel" id="tab-panel" aria-labelledby={`tab-${tab}`} tabIndex={0}>

@@ -222,7 +222,7 @@ function Tokens() {
       <h2>Tokens</h2>
       <div class="wide">
         <table class="ledger">
-          <thead><tr><th>Name</th><th>Owner</th><th>May</th><th>Made</th><th>Ends</th><th /></tr></thead>
+          <thead><tr><th>Name</th><th>Owner</th><th>May</th><th>Made</th><th>Ends</th><th><span class="off-screen">Actions</span></th></tr></thead>
           <tbody>
             {tokens.map((token) => (
               <tr key={token.id} class={token.revoked == null ? "" : "quiet"}>

@@ -14,6 +14,7 @@ const LINE_LEN_MAX = 2048;
 const ROWS_MAX = 50;
 
 export interface Leaf {
+  /** The node that is open now. */
   readonly node: HTMLElement;
   /** Whether the end of the line ends the block. */
   readonly isOneLine: boolean;
@@ -24,12 +25,12 @@ export interface Leaf {
 }
 
 export class Paragraph implements Leaf {
-  readonly node = element("p");
+  node = element("p");
   readonly isOneLine: boolean = false;
   text = "";
   /** Whether a part of it is closed already. */
   isCut = false;
-  readonly #box = new InlineBox(this.node);
+  #box = new InlineBox(this.node);
   #lookedAt = LEAF_LEN_MAX;
 
   grow(text: string): void {
@@ -62,8 +63,13 @@ export class Paragraph implements Leaf {
       return;
     }
     this.#box.draw(inlines(this.text.slice(0, end)));
-    this.#box.freeze();
-    this.text = this.text.slice(end);
+    // A block of its own, so that the browser need not lay out the words before again.
+    const next = element("p");
+    this.node.className = "cut";
+    this.node.after(next);
+    this.node = next;
+    this.#box = new InlineBox(next);
+    this.text = this.text.slice(end).trimStart();
     this.isCut = true;
     this.#lookedAt = LEAF_LEN_MAX;
   }
@@ -211,9 +217,9 @@ export class Code implements Leaf {
       const room = LINE_LEN_MAX - this.#lineLen;
       const piece = more.slice(0, room);
       more = more.slice(piece.length);
-      const last = node.lastChild;
+      const last = node.lastChild?.lastChild;
       if (last && this.#lineLen > 0) (last as Text).appendData(piece);
-      else node.append(document.createTextNode(piece));
+      else node.append(filled(element("span", "piece"), piece));
       this.#lineLen += piece.length;
       if (this.#lineLen === LINE_LEN_MAX) this.#lineLen = 0;
     }

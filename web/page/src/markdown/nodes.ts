@@ -12,12 +12,8 @@ export function element(name: string, className?: string): HTMLElement {
 export class InlineBox {
   #shown: Inline[] = [];
   #keys: string[] = [];
-  /** How many nodes before are not of this box. */
-  #offset: number;
 
-  constructor(readonly node: HTMLElement) {
-    this.#offset = node.childNodes.length;
-  }
+  constructor(readonly node: HTMLElement) {}
 
   draw(items: Inline[]): void {
     const keys = items.map((item) => JSON.stringify(item));
@@ -27,20 +23,13 @@ export class InlineBox {
     const is = items[same];
     // The usual case: the last text has grown.
     if (was?.kind === "text" && is?.kind === "text" && is.text.startsWith(was.text) && same === this.#shown.length - 1) {
-      (this.node.childNodes[this.#offset + same] as Text).appendData(is.text.slice(was.text.length));
+      (this.node.childNodes[same] as Text).appendData(is.text.slice(was.text.length));
       same += 1;
     }
-    while (this.node.childNodes.length > this.#offset + same) this.node.lastChild?.remove();
+    while (this.node.childNodes.length > same) this.node.lastChild?.remove();
     for (const item of items.slice(same)) this.node.append(nodeOf(item));
     this.#shown = items;
     this.#keys = keys;
-  }
-
-  /** Leaves what is drawn as it is, for ever; the next items come behind it. */
-  freeze(): void {
-    this.#offset = this.node.childNodes.length;
-    this.#shown = [];
-    this.#keys = [];
   }
 }
 

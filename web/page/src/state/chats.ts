@@ -54,7 +54,7 @@ export class ChatState {
       const known = [...this.#older, ...this.#view];
       const isJoined = first !== undefined && known.some((each) => each.id === first.id);
       this.#older = isJoined ? known.filter((each) => each.id < first.id) : [];
-      if (!isJoined) this.hasOlder.value = first !== undefined && first.id > 1;
+      if (!isJoined) this.hasOlder.value = first === undefined || first.id > 1;
     }
     this.#view = messages;
     this.#viewLen = messages.length;
@@ -90,8 +90,14 @@ export const hasList = signal(false);
 export const linkState = signal<LinkState>("off");
 /** Orders that the server has not answered yet. */
 export const outgoing = signal<readonly OutboxRecord[]>([]);
-/** Orders that the server took, until their effect shows. */
-export const taken = signal<readonly OutboxRecord[]>([]);
+/** An order that the server took, with its receipt. */
+export interface Taken {
+  record: OutboxRecord;
+  receipt: number;
+}
+
+/** Messages that the server took; they show until a status includes them. */
+export const taken = signal<readonly Taken[]>([]);
 /** Chats that were opened, newest first. */
 let opened: string[] = [];
 /** How many times events did not fit together since the page was loaded. */
@@ -172,8 +178,8 @@ export async function connect(): Promise<void> {
   link.start();
   outbox = new Outbox(api, await outboxStore(), {
     onChange: (records) => (outgoing.value = records),
-    onDone: (record) => {
-      if (record.order.verb === "send") taken.value = [...taken.value.slice(-50), record];
+    onDone: (record, receipt) => {
+      if (record.order.verb === "send" && receipt !== undefined) taken.value = [...taken.value.slice(-50), { record, receipt }];
     },
     onRefused: (record, error) => (refused.value = { record, message: error.message, kind: error.kind }),
     onNamed: (local, chat) => (named.value = { local, id: chat.id }),

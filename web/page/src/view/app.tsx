@@ -14,7 +14,7 @@ export function App() {
   const { value } = route;
   return (
     <div class="frame">
-      <a class="skip" href="#box">Skip to the message box</a>
+      {value.place === "chat" && <a class="skip" href="#box">Skip to the message box</a>}
       <Sidebar />
       {value.place === "chat" && <ChatPage id={value.chat} key={value.chat ?? ""} />}
       {value.place === "operations" && <Operations />}

@@ -36,7 +36,9 @@ function pendingOf(chat: ChatState): OutboxRecord[] {
   const known = new Set<string>();
   for (const message of chat.messages.value) if (message.kind === "user" && message.key) known.add(message.key);
   for (const queued of chat.status.value?.queue ?? []) if (queued.key) known.add(queued.key);
-  const all = new Map([...taken.value, ...outgoing.value].map((record) => [record.key, record]));
+  const received = chat.status.value?.received ?? 0;
+  const unseen = taken.value.filter(({ receipt }) => receipt > received).map(({ record }) => record);
+  const all = new Map([...unseen, ...outgoing.value].map((record) => [record.key, record]));
   return [...all.values()].filter(({ chat: id, key, order }) => id === chat.id && order.verb === "send" && !known.has(key));
 }
 
@@ -95,7 +97,7 @@ function Loading() {
 // A chat that was made here gets its name from the server.
 named.subscribe((value) => {
   if (!value) return;
-  taken.value = taken.value.map((record) => (record.chat === value.local ? { ...record, chat: value.id } : record));
+  taken.value = taken.value.map((each) => (each.record.chat === value.local ? { ...each, record: { ...each.record, chat: value.id } } : each));
   if (location.pathname === `/c/${value.local}`) {
     chatOf(value.id);
     go(`/c/${value.id}`, true);

@@ -5,6 +5,7 @@ import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 
 import { base64, editWith, say, tried } from "../state/actions.js";
 import { type ChatState, give, nudge, refused } from "../state/chats.js";
+import { isComposing } from "../state/composing.js";
 import { draftOf, keepDraft } from "../state/drafts.js";
 import { bytes } from "../state/format.js";
 import { go } from "../state/route.js";
@@ -18,11 +19,6 @@ import { Icon } from "./icons.js";
 const FILES_BYTES_MAX = 20 * 1024 * 1024;
 /** The draft of a chat that does not exist yet. */
 const NEW = "new";
-
-/** Whether the person ends a composition of letters, rather than sending. WebKit says so by the code alone. */
-export function isComposing(event: { isComposing: boolean; keyCode: number }): boolean {
-  return event.isComposing || event.keyCode === 229;
-}
 
 const isTouch = (): boolean => matchMedia("(pointer: coarse)").matches;
 

@@ -2,6 +2,7 @@
 
 import { act, dialog, isListShown } from "../state/actions.js";
 import { chats } from "../state/chats.js";
+import { isComposing } from "../state/composing.js";
 import { go, route } from "../state/route.js";
 import { hasLetterKeys } from "../state/settings.js";
 import { stop } from "./composer.js";
@@ -16,7 +17,7 @@ const box = () => document.getElementById("box") as HTMLTextAreaElement | null;
 
 export function installKeys(): void {
   addEventListener("keydown", (event) => {
-    if (event.isComposing || event.keyCode === 229 || event.defaultPrevented) return;
+    if (isComposing(event) || event.defaultPrevented) return;
     const isControl = event.ctrlKey || event.metaKey;
     const key = event.key.toLowerCase();
     if (isControl && key === "k") dialog.value = "palette";

@@ -72,7 +72,6 @@ export function Transcript({ chat, pending, onEdit }: {
     if (isNear) isFollowing.current = true;
     setAway(!isNear && !isFollowing.current);
     places.set(chat.id, { top: node.scrollTop, isFollowing: isFollowing.current });
-    if (node.scrollTop < 1.5 * node.clientHeight && chat.hasOlder.value) void chat.loadOlder();
   };
 
   const lastStep = draft === undefined ? lastReply(messages) : undefined;
@@ -80,7 +79,8 @@ export function Transcript({ chat, pending, onEdit }: {
     <div class="scroll-frame">
       <div class="transcript" role="log" aria-live="off" aria-label="Messages" tabIndex={0} ref={scroller} onScroll={onScroll}>
         <div class="column">
-          {chat.hasOlder.value && messages.length > 0 && first !== 1 && <div class="older quiet">Loading earlier messages…</div>}
+          <h2 class="off-screen">Messages</h2>
+          {chat.hasOlder.value && messages.length > 0 && first !== 1 && <Older key={first} chat={chat} scroller={scroller} />}
           {turns.map((turn, at) => {
             const isLast = at === turns.length - 1 && pending.length === 0;
             return (
@@ -106,6 +106,17 @@ export function Transcript({ chat, pending, onEdit }: {
       {isAway && <button class="to-end" onClick={toEnd} aria-label="Go to the newest message"><Icon name="down" /></button>}
     </div>
   );
+}
+
+/** Reads the messages before, as soon as they are almost on screen. */
+function Older({ chat, scroller }: { chat: ChatState; scroller: Box }) {
+  const line = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    const seen = new IntersectionObserver(([entry]) => entry?.isIntersecting && void chat.loadOlder(), { root: scroller.current, rootMargin: "150% 0px 0px" });
+    if (line.current) seen.observe(line.current);
+    return () => seen.disconnect();
+  }, []);
+  return <div class="older quiet" ref={line}>Loading earlier messages…</div>;
 }
 
 function lastReply(messages: readonly Message[]): Message | undefined {
