@@ -20,6 +20,8 @@ function plainHtml(text: string): string {
     .replaceAll(' rel="noopener noreferrer" target="_blank"', "").replaceAll("</div>", "");
 }
 
+const LONG_LIST = Array.from({ length: 90 }, (_, at) => `${at + 1}. item ${at + 1}\n`).join("");
+
 const EXAMPLES: Array<[string, string]> = [
   ["one\ntwo", "<p>one\ntwo</p>"],
   ["one\n\ntwo", "<p>one</p><p>two</p>"],
@@ -128,6 +130,16 @@ test("no element or attribute off the list", () => {
       }
     }
   }
+});
+
+test("a long list goes on with its numbers", () => {
+  const root = new FakeElement("div");
+  const stream = new MarkdownStream(root as unknown as HTMLElement);
+  for (const letter of LONG_LIST) stream.push(letter);
+  stream.finish();
+  const lists = elements(root).filter((each) => each.name === "ol");
+  assert.deepEqual(lists.map((list) => [list.attributes.get("start"), list.childNodes.length]), [[undefined, 40], ["41", 40], ["81", 10]]);
+  assert.equal(root.textContent, Array.from({ length: 90 }, (_, at) => `item ${at + 1}`).join(""));
 });
 
 /** PG44: the text of a code block is the code, with its last line end. */

@@ -9,6 +9,8 @@ import { element } from "./nodes.js";
 
 /** How many blocks share a box that the browser need not lay out while it is off screen. */
 const CHUNK_LEN = 12;
+/** After so many items a list goes on in a new one, so that those before need not be laid out again. */
+const ITEMS_MAX = 40;
 /** Deeper containers are text. */
 const DEPTH_MAX = 16;
 
@@ -20,6 +22,10 @@ interface List {
   node: HTMLElement;
   mark: string;
   isOrdered: boolean;
+  /** The number of the next item. */
+  next: number;
+  /** Items of this node. */
+  len: number;
   /** Whether the last line of the list was blank. */
   hasBlank: boolean;
 }
@@ -264,19 +270,32 @@ export class MarkdownStream {
     const before = this.#lists[depth];
     let list = before && before.mark === marker.mark && before.isOrdered === marker.isOrdered ? before : undefined;
     if (!list) {
-      const node = element(marker.isOrdered ? "ol" : "ul", "tight");
-      if (marker.isOrdered && marker.start !== 1) node.setAttribute("start", String(marker.start));
-      this.#attach(node);
-      list = { node, mark: marker.mark, isOrdered: marker.isOrdered, hasBlank: false };
+      list = { node: this.#list(marker, marker.start, "tight"), mark: marker.mark, isOrdered: marker.isOrdered, next: marker.start, len: 0, hasBlank: false };
       this.#lists.length = depth;
       this.#lists[depth] = list;
-    } else if (list.hasBlank) {
-      list.node.className = "loose";
+    } else {
+      if (list.hasBlank) list.node.className = "loose";
+      if (list.len === ITEMS_MAX) {
+        this.#chunkLen = CHUNK_LEN;
+        list.node = this.#list(marker, list.next, list.node.className);
+        list.len = 0;
+        this.#lists.length = depth;
+        this.#lists[depth] = list;
+      }
     }
     list.hasBlank = false;
+    list.next += 1;
+    list.len += 1;
     const node = element("li");
     list.node.append(node);
     this.#containers.push({ kind: "item", node, list, indent: marker.width, isEmpty: marker.rest.trim() === "" });
+  }
+
+  #list({ isOrdered }: Marker, start: number, className: string): HTMLElement {
+    const node = element(isOrdered ? "ol" : "ul", className);
+    if (isOrdered && start !== 1) node.setAttribute("start", String(start));
+    this.#attach(node);
+    return node;
   }
 
   /** Takes the box of a task from the beginning of an item. */
