@@ -5,7 +5,8 @@ import { Link, type LinkState, LOCAL, Outbox, outboxStore } from "@everturn/clie
 import type { Heading, Message, Messages, OpenDraft, Order, OutboxRecord, ResultMessage, Standing, View } from "@everturn/client";
 
 import { check, note, recall } from "./proof.js";
-import { api, clockOffset, phase } from "./session.js";
+import { api, clockOffset, lookForNewPage, phase } from "./session.js";
+import { shareStreams } from "./slots.js";
 
 /** The most messages that are kept in the page. */
 const MESSAGES_MAX = 600;
@@ -123,7 +124,10 @@ export const link = new Link(api, {
   onState: (state) => {
     linkState.value = state;
     if (state === "waiting") noteShown();
-    if (state === "live") outbox?.nudge();
+    if (state === "live") {
+      outbox?.nudge();
+      void lookForNewPage();
+    }
     if (state === "ended" && phase.value === "in") phase.value = "ended";
   },
   onBadFold: (chat, error) => {
@@ -175,7 +179,7 @@ export const named = signal<{ local: string; id: string } | undefined>(undefined
 /** Connects, and sends what an earlier page left behind. */
 export async function connect(): Promise<void> {
   recall();
-  link.start();
+  shareStreams(link);
   outbox = new Outbox(api, await outboxStore(), {
     onChange: (records) => (outgoing.value = records),
     onDone: (record, receipt) => {

@@ -12,6 +12,8 @@ export interface Session {
   version?: string;
   /** Whether the stand-in plays the model, because no provider has a key. */
   stand_in?: boolean;
+  /** A hash of the page that the server has. */
+  page?: string | null;
 }
 
 /** `checking` before the first answer; `out` needs a login; `ended`: what is on screen stays readable. */
@@ -23,6 +25,8 @@ export const phase = signal<Phase>("checking");
 export const session = signal<Session | undefined>(undefined);
 /** Why the last login failed, for the person. */
 export const loginError = signal("");
+/** Whether the server has another page than this one. */
+export const hasNewPage = signal(false);
 /** The server's clock minus that of this machine. */
 export const clockOffset = signal(0);
 
@@ -84,6 +88,14 @@ export async function logout(): Promise<void> {
   sessionStorage.clear();
   indexedDB.deleteDatabase("everturn");
   location.assign("/");
+}
+
+/** Finds out whether a server that came back has a newer page. */
+export async function lookForNewPage(): Promise<void> {
+  const before = session.value?.page;
+  if (!before || hasNewPage.value) return;
+  const found = await api.once<Session>("/v1/session").catch(() => undefined);
+  if (found?.page && found.page !== before) hasNewPage.value = true;
 }
 
 function accept(given: Session): void {

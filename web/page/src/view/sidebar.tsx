@@ -7,7 +7,7 @@ import { dialog, isListShown } from "../state/actions.js";
 import { hasList, linkState, list } from "../state/chats.js";
 import { ago } from "../state/format.js";
 import { go, route } from "../state/route.js";
-import { api, can, now, session } from "../state/session.js";
+import { api, can, hasNewPage, now, session } from "../state/session.js";
 import { Icon } from "./icons.js";
 import { useSeconds } from "./ticking.js";
 import { Exact } from "./tool.js";
@@ -102,10 +102,11 @@ function Foot() {
   useSeconds(!isLive);
   const away = Date.now() - since.current;
   const isQuiet = isLive || away < QUIET_MS;
-  const words = isQuiet ? "Connected" : away < 30_000 && navigator.onLine ? "Reconnecting…" : "Offline. What you write is kept.";
+  const words = isQuiet ? "Connected" : linkState.value === "off" ? "Paused, other tabs are connected" : away < 30_000 && navigator.onLine ? "Reconnecting…" : "Offline. What you write is kept.";
   return (
     <div class="foot">
       {(can("metrics") || can("admin")) && <a href="/operations" onClick={follow}><Icon name="chart" />Operations</a>}
+      {hasNewPage.value && <p role="status">A newer page is here. <button class="link" onClick={() => location.reload()}>Reload</button></p>}
       <p class="link-state" role="status"><span class={isQuiet ? "dot live" : "dot away"} />{words}<span class="quiet owner">{session.value?.owner}</span></p>
     </div>
   );
