@@ -105,7 +105,7 @@ function BarRow({ bar, began, whole }: { bar: Bar; began: number; whole: number 
 }
 
 function Json({ value }: { value: unknown }) {
-  const text = JSON.stringify(value, null, 2);
+  const text = JSON.stringify(value ?? null, null, 2);
   return (
     <div class="json">
       <button class="link" onClick={() => copyText(text)}>Copy as JSON</button>
