@@ -265,6 +265,12 @@ impl Agent {
         self.shelf().offered()
     }
 
+    /// The names of the tools that clients run.
+    #[must_use]
+    pub fn client_tools(&self) -> Vec<String> {
+        self.shelf().client_names()
+    }
+
     /// The tools as they are now, live ones included.
     pub(crate) fn shelf(&self) -> Arc<Shelf> {
         match &self.live {

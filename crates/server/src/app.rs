@@ -6,7 +6,7 @@
 pub(crate) mod per_key_limit;
 mod turn_admission;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::pending;
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -48,6 +48,8 @@ use crate::auth::guard::{Hosts, RequestIds};
 use crate::auth::proxies::Network;
 use crate::auth::token_watch::TokenWatches;
 use crate::entropy;
+use crate::fronts::ai_sdk::LeftOut;
+use crate::fronts::{Front, names};
 use crate::metrics::meter::ServerMetrics;
 use crate::net::serve::Reach;
 use crate::net::slow_reader::budget::ResponseBudget;
@@ -123,6 +125,8 @@ pub struct App {
     pub(crate) answers: ResponseBudget,
     /// Turns that are about to begin, by owner.
     starting: TurnAdmission,
+    /// Replies that pages wait for which loaded messages without them.
+    pub(crate) left_out: LeftOut,
     /// Answers to calls that are in the audit log already.
     pub(crate) audited: RecordedAnswers,
     /// Work that goes on after its client has disconnected.
@@ -212,6 +216,7 @@ impl App {
             bodies,
             answers,
             starting: TurnAdmission::default(),
+            left_out: LeftOut::default(),
             audited: RecordedAnswers::default(),
             begun: TaskTracker::new(),
             request_ids: RequestIds::new(),
@@ -238,6 +243,26 @@ impl App {
             return Err(Problem::not_found());
         }
         Ok(OpenedChat { handle: self.engine.chat_with(&heading), heading })
+    }
+
+    /// The caller's chat that clients of a front call `name`: the one that was created under this name, or else the one
+    /// with this id. Creates nothing.
+    pub async fn named(&self, caller: &Caller, front: Front, name: &str) -> Result<Option<OpenedChat>, Problem> {
+        let keyed = self.store.keyed(caller.owner(), &names::chat_key(front, name)).await?;
+        let Some(id) = keyed.or_else(|| name.parse().ok()) else { return Ok(None) };
+        match self.open(caller, id).await {
+            Ok(chat) => Ok(Some(chat)),
+            Err(problem) if problem.kind() == ProblemKind::NotFound => Ok(None),
+            Err(problem) => Err(problem),
+        }
+    }
+
+    /// The names of the tools of a chat that its clients run.
+    pub async fn client_tools(&self, chat: &OpenedChat) -> Result<BTreeSet<String>, StoreError> {
+        let setup = chat.handle.standing().await?.setup;
+        let own = setup.iter().flat_map(|setup| &setup.tools).map(|tool| tool.name.clone());
+        let agent = self.engine.agents().find(|(name, _)| *name == chat.heading.agent);
+        Ok(own.chain(agent.into_iter().flat_map(|(_, agent)| agent.client_tools())).collect())
     }
 
     /// A new chat of the caller; under an idempotency key, the chat that was created for it before.

@@ -7,13 +7,14 @@
 //! **Law:** no front ends a stream cleanly before the protocol's own last event. Clients take a clean end for success and
 //! never come back. [`stream`] breaks the connection instead.
 
-#![allow(dead_code, reason = "the fronts come one by one")]
-
 mod ag_ui;
-mod ai_sdk;
+pub(crate) mod ai_sdk;
 mod anthropic;
+mod follow;
+pub(crate) mod names;
 mod openai;
 pub(crate) mod stream;
+mod turn;
 
 use axum::Router;
 use axum::body::Body;

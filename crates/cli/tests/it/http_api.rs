@@ -7,12 +7,15 @@
 
 use std::collections::BTreeMap;
 
+use everturn_server::front_routes;
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::daemon::{Daemon, Scratch, without_keys};
 
 const API: &str = include_str!("../../../../docs/http-api.md");
+const AG_UI: &str = include_str!("../../../../docs/fronts/ag-ui.md");
+const AI_SDK: &str = include_str!("../../../../docs/fronts/ai-sdk.md");
 const WEB: &str = include_str!("../../../../docs/start/web.md");
 
 /// A field whose value counts, beside its type.
@@ -217,6 +220,21 @@ async fn run_examples(reader: &mut Reader, page: &'static str) -> Vec<String> {
         }
     }
     examples
+}
+
+/// Every route of a front has an example on the front's page, which is answered as the page says.
+#[tokio::test]
+async fn the_examples_of_the_pages_of_fronts_are_answered_as_they_say() {
+    for (page, prefix) in [(AI_SDK, "/ai/7/"), (AG_UI, "/ag-ui/")] {
+        let mut reader = Reader::new().await;
+        let examples = run_examples(&mut reader, page).await;
+        let requests: Vec<_> = examples.iter().map(|command| request(command)).collect();
+        for (method, path) in front_routes().into_iter().filter(|(_, path)| path.starts_with(prefix)) {
+            let method = method.as_str().to_lowercase();
+            let is_shown = requests.iter().any(|(used, at)| *used == method && stands_for(path, at));
+            assert!(is_shown, "no example of {method} {path}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -343,6 +343,11 @@ impl Shelf {
         ours.chain(clients).filter(|spec| is_active(spec)).chain(hosted).cloned().collect()
     }
 
+    /// The names of the tools that clients run.
+    pub(crate) fn client_names(&self) -> Vec<String> {
+        self.clients.keys().filter(|name| !self.tools.contains_key(*name)).cloned().collect()
+    }
+
     /// The names that the filter lets through; all names if there is no filter.
     fn active_names(&self) -> impl Iterator<Item = String> {
         let names = self.tools.keys().chain(self.clients.keys());

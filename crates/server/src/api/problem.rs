@@ -159,7 +159,6 @@ impl Problem {
 
     /// Names the field of the request that is wrong.
     #[must_use]
-    #[allow(dead_code, reason = "the fronts come one by one")]
     pub(crate) fn at(mut self, field: impl Into<String>) -> Self {
         self.field = Some(field.into());
         self

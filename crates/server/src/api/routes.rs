@@ -2,7 +2,7 @@
 
 mod changes;
 mod chats;
-mod commands;
+pub(crate) mod commands;
 mod document;
 mod events;
 mod export;

@@ -1,5 +1,4 @@
 //! The metrics of the fronts.
-#![allow(dead_code, reason = "the fronts come one by one")]
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;

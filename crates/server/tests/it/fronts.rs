@@ -1,5 +1,10 @@
 //! The fronts: what holds for each of them.
 
+mod ag_ui;
+mod ai_sdk;
+mod fold;
+mod ui;
+
 use reqwest::{Method, StatusCode};
 use serde_json::json;
 

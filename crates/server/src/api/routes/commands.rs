@@ -15,7 +15,7 @@ use crate::api::problem::{Problem, ProblemKind};
 use crate::api::request::{IdempotencyKey, Json, LargeJson};
 use crate::api::wire;
 use crate::app::{App, OpenedChat, SharedApp};
-use crate::auth::access::{Answering, Chatting, OwnedChat, PathNumber, Reading};
+use crate::auth::access::{Answering, Caller, Chatting, OwnedChat, PathNumber, Reading};
 use crate::auth::audit;
 
 /// Puts a command into a chat's inbox, where it is durable.
@@ -133,15 +133,21 @@ pub async fn interrupt(
     key: IdempotencyKey,
     Json(wire::Nothing {}): Json<wire::Nothing>,
 ) -> Result<Answer<wire::Chat>, Problem> {
+    stopped(&app, &chat.caller, &chat, key).await?;
+    Ok(Answer(chat.now().await?))
+}
+
+/// Interrupts a chat, and waits until what was shown is stored.
+pub async fn stopped(app: &App, caller: &Caller, chat: &OpenedChat, key: IdempotencyKey) -> Result<(), Problem> {
     // Interrupting a running chat frees one turn before the next begins, so it needs no admission.
     let begins = chat.heading.status == Status::Awaiting && !chat.now().await?.standing.queue.is_empty();
-    let _ticket = if begins { app.admit_turn(&chat.caller, &chat, &key).await? } else { None };
+    let _ticket = if begins { app.admit_turn(caller, chat, &key).await? } else { None };
     let stopped: Result<(), SubmitError> =
         timeout(app.limits.outcome_max, chat.handle.interrupt_as(key.0)).await.map_err(|_| late())?;
-    if let Err(error) = stopped {
-        return Err(with_standing(&chat, error.into()).await);
+    match stopped {
+        Ok(()) => Ok(()),
+        Err(error) => Err(with_standing(chat, error.into()).await),
     }
-    Ok(Answer(chat.now().await?))
 }
 
 /// Answers open calls: results of client tools, and approvals.
@@ -180,16 +186,17 @@ pub async fn answers(
     let here = app.clone();
     let answered = app.run_to_completion(async move {
         let _held = (ticket, permit);
-        answered(&here, &chat, answers, key).await
+        answered(&here, &chat.caller, &chat, answers, key).await
     });
     let accepted = answered.await.map_err(|problem| if may_look { problem } else { problem.without_chat() })?;
     Ok(Answer(accepted))
 }
 
 /// Submits the answers, and writes the decisions to the audit log.
-async fn answered(
+pub async fn answered(
     app: &App,
-    chat: &OwnedChat<Answering>,
+    caller: &Caller,
+    chat: &OpenedChat,
     answers: Arc<[command::CallAnswer]>,
     key: IdempotencyKey,
 ) -> Result<wire::Accepted, Problem> {
@@ -200,7 +207,7 @@ async fn answered(
     let receipt = Receipt { chat: chat.handle.id(), seq: InboxSeq(accepted.id) };
     // A stored answer that is not applied yet is audited now: it will be applied without this request.
     if !done.as_ref().is_err_and(is_refused) && app.audited.is_first(receipt) {
-        audit::answered(chat.caller.token(), chat.handle.id(), &decided);
+        audit::answered(caller.token(), chat.handle.id(), &decided);
     }
     done.map(|()| accepted)
 }
