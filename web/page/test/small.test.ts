@@ -6,7 +6,7 @@ import { Metrics } from "../src/inspect/metrics.js";
 import { paidAgain, traces } from "../src/inspect/turns.js";
 import { isComposing } from "../src/state/composing.js";
 import { cost, dollars, duration } from "../src/state/format.js";
-import { laidOut, visible } from "../src/state/visible.js";
+import { fieldsOf, laidOut, visible } from "../src/state/visible.js";
 
 /** PG21: nothing in the input of a call is invisible. */
 test("hidden characters are shown by their names", () => {
@@ -21,6 +21,18 @@ test("hidden characters are shown by their names", () => {
 test("input that is no JSON is shown as it is", () => {
   assert.equal(laidOut('{"a":1}'), '{\n  "a": 1\n}');
   assert.equal(laidOut('{"a":'), '{"a":');
+  assert.equal(laidOut('{"a":1,"a":2}'), '{"a":1,"a":2}');
+  assert.equal(fieldsOf('{"a":1,"a":2}'), undefined);
+  assert.equal(fieldsOf("[1]"), undefined);
+});
+
+test("an input is shown by its fields, and a replacement as one only if it is nothing else", () => {
+  assert.deepEqual(fieldsOf('{"path": "a\\nb", "edits": [{"old": "x", "new": "y"}], "n": [1]}'), [
+    { name: "path", text: "a\nb", replaces: undefined },
+    { name: "edits", text: '[\n  {\n    "old": "x",\n    "new": "y"\n  }\n]', replaces: [{ old: "x", new: "y" }] },
+    { name: "n", text: "[\n  1\n]", replaces: undefined },
+  ]);
+  assert.equal(fieldsOf('{"edits":[{"old":"x","new":"y","all":true}]}')?.[0]?.replaces, undefined);
 });
 
 /** PG43: Enter that ends a composition is no Enter. */

@@ -13,7 +13,7 @@ import type { InspectorProps } from "../view/inspector.js";
 import { Exact } from "../view/tool.js";
 import { Changes } from "./changes.js";
 import { Bars, Lines } from "./plots.js";
-import { type Bar, paidAgain, traces, type TurnTrace, VERDICTS } from "./turns.js";
+import { type Bar, isBroken, paidAgain, traces, type TurnTrace, VERDICTS } from "./turns.js";
 
 const TABS = { turns: "Timeline", tools: "Tools", files: "Files", cost: "Cost", raw: "Raw" };
 /** The most turns that are drawn at once. */
@@ -153,12 +153,13 @@ function Cost({ usage }: { usage: Usage }) {
   const used = each.map(({ known, estimated }) => (tokens += known.input + known.output + known.cache_read + known.cache_write + estimated.input + estimated.output));
   const byModel = new Map<string, number>();
   for (const { model, cost } of each) byModel.set(model, (byModel.get(model) ?? 0) + cost.known_micros + cost.estimated_micros);
+  const broken = each.filter(isBroken);
   const again = paidAgain(each);
   const { known, estimated } = usage;
   return (
     <>
       <p class="sum">{cost(usage.cost)}</p>
-      <p class="quiet">{some(usage.attempts, "attempt")} for {some(usage.steps ?? 0, "reply", "replies")}. {again > 0 ? `${dollars(again)} was paid for attempts that broke.` : "Nothing was paid twice."}</p>
+      <p class="quiet">{some(usage.attempts, "attempt")} for {some(usage.steps ?? 0, "reply", "replies")}. {broken.length > 0 ? `${some(broken.length, "attempt")} broke; ${dollars(again)} was paid for what they had done.` : "No attempt broke."}</p>
       <Lines title="Cost" series={[{ name: "so far", kind: "a", values: [0, ...spent] }]} unit={dollars} />
       <Lines title="Tokens" series={[{ name: "so far", kind: "b", values: [0, ...used] }]} unit={(value) => count(Math.round(value))} />
       <Bars title="Cost by model" rows={[...byModel]} unit={dollars} />

@@ -61,7 +61,7 @@ export function OperationsPage() {
     };
   }, []);
   return (
-    <main class="main">
+    <main class="main" id="main" tabIndex={-1}>
       <header class="top">
         <button class="action list-button" aria-label="Show the chats" onClick={() => (isListShown.value = true)}><Icon name="menu" /></button>
         <h1 class="title">Operations</h1>

@@ -113,8 +113,12 @@ export const VERDICTS: Record<ResultMessage["verdict"], string> = {
   unknown: "outcome unknown",
 };
 
+/** Whether an attempt ended neither by itself nor by a person. */
+export function isBroken({ outcome }: Attempt): boolean {
+  return outcome !== "answered" && outcome !== "interrupted";
+}
+
 /** What was paid for attempts that did not answer. */
 export function paidAgain(attempts: readonly Attempt[]): number {
-  const broken = attempts.filter(({ outcome }) => outcome !== "answered" && outcome !== "interrupted");
-  return broken.reduce((sum, { cost }) => sum + cost.known_micros + cost.estimated_micros, 0);
+  return attempts.filter(isBroken).reduce((sum, { cost }) => sum + cost.known_micros + cost.estimated_micros, 0);
 }

@@ -24,11 +24,50 @@ export function visible(text: string): VisiblePiece[] {
   return pieces;
 }
 
+/** The value of a JSON text; nothing if drawing the value would show something else than the text, as with a name given twice. */
+function exactValue(json: string): unknown {
+  try {
+    const value: unknown = JSON.parse(json);
+    const written = json.replace(/("(?:[^"\\]|\\.)*")|\s+/g, "$1");
+    return JSON.stringify(value) === written ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
 /** JSON with line breaks, if it is JSON; else the text as it is. Never changes what it means. */
 export function laidOut(json: string): string {
-  try {
-    return JSON.stringify(JSON.parse(json), null, 2);
-  } catch {
-    return json;
-  }
+  const value = exactValue(json);
+  return value === undefined ? json : JSON.stringify(value, null, 2);
+}
+
+/** A replacement of text in a file. */
+export interface Replacement {
+  old: string;
+  new: string;
+}
+
+export interface InputField {
+  name: string;
+  /** Text with its own line breaks, or JSON. */
+  text: string;
+  /** What is replaced by what, if the field says that. */
+  replaces: Replacement[] | undefined;
+}
+
+/** The fields of a call's input; nothing if it is no object, or not to be drawn as fields. */
+export function fieldsOf(input: string): InputField[] | undefined {
+  const value = exactValue(input);
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return undefined;
+  return Object.entries(value).map(([name, field]: [string, unknown]) => ({
+    name,
+    text: typeof field === "string" ? field : JSON.stringify(field, null, 2),
+    replaces: Array.isArray(field) && field.length > 0 && field.every(isReplacement) ? field : undefined,
+  }));
+}
+
+/** Nothing but the texts: a further field must be seen too. */
+function isReplacement(value: unknown): value is Replacement {
+  const fields = typeof value === "object" && value !== null ? Object.entries(value) : [];
+  return fields.length === 2 && fields.every(([name, text]) => (name === "old" || name === "new") && typeof text === "string");
 }

@@ -2,6 +2,7 @@ import { notice } from "../state/actions.js";
 import { route } from "../state/route.js";
 import { phase } from "../state/session.js";
 import { Announcer } from "./announce.js";
+import { Boundary } from "./boundary.js";
 import { ChatPage } from "./chat.js";
 import { Dialogs } from "./dialogs.js";
 import { Login } from "./login.js";
@@ -14,10 +15,11 @@ export function App() {
   const { value } = route;
   return (
     <div class="frame">
-      {value.place === "chat" && <a class="skip" href="#box">Skip to the message box</a>}
+      <a class="skip" href="#main">Skip the list of chats</a>
       <Sidebar />
-      {value.place === "chat" && <ChatPage id={value.chat} key={value.chat ?? ""} />}
-      {value.place === "operations" && <Operations />}
+      <Boundary key={value.place === "chat" ? value.chat ?? "" : value.place}>
+        {value.place === "chat" ? <ChatPage id={value.chat} key={value.chat ?? ""} /> : <Operations />}
+      </Boundary>
       {phase.value === "ended" && <Login isOver />}
       <Dialogs />
       <Announcer />

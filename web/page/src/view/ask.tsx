@@ -6,9 +6,8 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { type ChatState, give } from "../state/chats.js";
 import { duration } from "../state/format.js";
 import { can, now } from "../state/session.js";
-import { laidOut } from "../state/visible.js";
 import { useSeconds } from "./ticking.js";
-import { Exact } from "./tool.js";
+import { Exact, Input } from "./tool.js";
 
 /** A card that has just appeared or moved does not react: a press may have been meant for something else. */
 export const DEAD_MS = 400;
@@ -85,7 +84,7 @@ function useReady(input: { readonly current: HTMLElement | null }): { isRead: bo
 }
 
 function Approval({ chat, ask }: { chat: ChatState; ask: Ask }) {
-  const input = useRef<HTMLPreElement>(null);
+  const input = useRef<HTMLDivElement>(null);
   const reason = useRef<HTMLInputElement>(null);
   const [isSent, setSent] = useState(false);
   const { isRead, isAlive } = useReady(input);
@@ -98,7 +97,7 @@ function Approval({ chat, ask }: { chat: ChatState; ask: Ask }) {
   const deny = (event: MouseEvent) => answer([{ kind: "deny", call, reason: reason.current?.value.trim() ?? "" }])(event);
   return (
     <>
-      <pre class="ask-input" tabIndex={0} ref={input}><Exact text={laidOut(ask.input ?? "(the input was not stored)")} /></pre>
+      <div class="ask-input" tabIndex={0} ref={input} role="region" aria-label="Input"><Input text={ask.input ?? "(the input was not stored)"} /></div>
       <p class="quiet hash">Hash of this input: <code>{ask.input_hash}</code></p>
       {can("approve") ? (
         <>
@@ -132,7 +131,7 @@ function Result({ chat, ask }: { chat: ChatState; ask: Ask }) {
   };
   return (
     <>
-      <pre class="ask-input" tabIndex={0}><Exact text={laidOut(ask.input ?? "")} /></pre>
+      <div class="ask-input" tabIndex={0} role="region" aria-label="Input"><Input text={ask.input ?? ""} /></div>
       {can("chat") ? (
         <>
           <textarea ref={box} rows={3} aria-label={isQuestion ? "Answer" : "Result"} placeholder={isQuestion ? "Answer" : "The result of the tool, as text"} />

@@ -23,7 +23,7 @@ export function ChatPage({ id }: { id: string | undefined }) {
 function NewChat() {
   useEffect(() => void (document.title = "Everturn"), []);
   return (
-    <main class="main">
+    <main class="main" id="main" tabIndex={-1}>
       <Header chat={undefined} />
       <Welcome />
       {can("chat") && <Composer chat={undefined} editing={undefined} onEdited={() => {}} />}
@@ -56,14 +56,14 @@ function OpenChat({ chat }: { chat: ChatState }) {
   }, [target, isLoaded]);
   if (chat.isGone.value) {
     return (
-      <main class="main">
+      <main class="main" id="main" tabIndex={-1}>
         <Header chat={undefined} />
         <div class="middle"><p>There is no such chat any more.</p><button class="button" onClick={() => go("/")}>New chat</button></div>
       </main>
     );
   }
   return (
-    <main class="main">
+    <main class="main" id="main" tabIndex={-1}>
       <Header chat={chat} />
       <div class="beside">
         <div class="chat-column">

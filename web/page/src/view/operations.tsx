@@ -10,5 +10,5 @@ export function Operations() {
   useEffect(() => {
     if (!Part) void import("../inspect/operations.js").then((module) => set(() => (loaded = module.OperationsPage)));
   }, []);
-  return Part ? <Part /> : <main class="main" aria-busy="true" />;
+  return Part ? <Part /> : <main class="main" id="main" tabIndex={-1} aria-busy="true" />;
 }

@@ -6,7 +6,7 @@ import { useState } from "preact/hooks";
 import type { ChatState } from "../state/chats.js";
 import { bytes, duration } from "../state/format.js";
 import { now } from "../state/session.js";
-import { laidOut, visible } from "../state/visible.js";
+import { fieldsOf, laidOut, visible } from "../state/visible.js";
 import { Icon, type IconName } from "./icons.js";
 import { useSeconds } from "./ticking.js";
 
@@ -59,11 +59,40 @@ export function CallView({ chat, call }: { chat: ChatState; call: Call }) {
       </summary>
       {isOpen && (
         <div class="call-body">
-          <Field name={call.whole ? "Input" : "Input so far"} text={call.whole ? laidOut(call.input) : call.input} />
+          {call.whole ? <><div class="field-name">Input</div><Input text={call.input} /></> : <Field name="Input so far" text={call.input} />}
           {result && <Output result={result} />}
         </div>
       )}
     </details>
+  );
+}
+
+/** The whole input of a call: by its fields, with replacements as a diff; as JSON where that would not be exact. */
+export function Input({ text }: { text: string }) {
+  const fields = fieldsOf(text);
+  if (!fields || fields.length === 0) return <pre tabIndex={0}><Exact text={laidOut(text)} /></pre>;
+  return (
+    <dl class="input-fields">
+      {fields.map(({ name, text, replaces }) => (
+        <div key={name}>
+          <dt><Exact text={name} /></dt>
+          <dd>
+            {replaces
+              ? replaces.map((each, at) => <Replaced key={at} old={each.old} by={each.new} />)
+              : <pre tabIndex={0}><Exact text={text} /></pre>}
+          </dd>
+        </div>
+      ))}
+    </dl>
+  );
+}
+
+function Replaced({ old, by }: { old: string; by: string }) {
+  return (
+    <pre class="diff" tabIndex={0}>
+      {old.split("\n").map((line, at) => <span key={`-${at}`} class="removed">- <Exact text={line} />{"\n"}</span>)}
+      {by.split("\n").map((line, at) => <span key={`+${at}`} class="added">+ <Exact text={line} />{"\n"}</span>)}
+    </pre>
   );
 }
 
