@@ -30,7 +30,7 @@ try {
   const wanted = process.argv.slice(2);
   const files = tests.map((test) => join(built, test.replace(/\.ts$/, ".mjs")))
     .filter((file) => wanted.length === 0 || wanted.some((word) => file.includes(word)));
-  process.exitCode = spawnSync(process.execPath, ["--enable-source-maps", "--test", ...files], { stdio: "inherit" }).status ?? 1;
+  process.exitCode = spawnSync(process.execPath, ["--enable-source-maps", "--test", "--test-timeout=120000", ...files], { stdio: "inherit" }).status ?? 1;
 } finally {
   rmSync(built, { recursive: true, force: true });
 }

@@ -14,12 +14,12 @@ const delta = (n: number, cursor?: string) =>
   line("delta", { chat: "a", ...(cursor ? { cursor } : {}), step: 1, n, at: 1, kind: "text", text: `t${n} ` });
 
 /** A link to a server that gives each connection its own script. */
-async function linked(scripts: Array<(response: ServerResponse) => void>, times = {}) {
+async function linked(scripts: Array<(response: ServerResponse, chats: string) => void>, times = {}) {
   const server = new TestServer();
   const until = new Until();
-  const url = await server.start((_, response) => {
+  const url = await server.start((heard, response) => {
     const script = scripts[Math.min(server.heard.length, scripts.length) - 1];
-    script?.(response);
+    script?.(response, heard.url.searchParams.get("chats") ?? "");
   });
   const states: LinkState[] = [];
   let badFolds = 0;
@@ -43,13 +43,19 @@ const sends = (...lines: string[]) => (response: ServerResponse) => {
   for (const each of lines) response.write(each);
 };
 
+/** Goes on where the client is: how much it got before a cut is the network's to decide. */
+const goesOn = (...deltas: string[]) => (response: ServerResponse, chats: string) => {
+  const cursor = Number(/^a@(\d+)/.exec(chats)?.[1] ?? 0);
+  sends(...(cursor === 0 ? [reset("1")] : []), ...(cursor < 2 ? [delta(1, "2")] : []), ...deltas)(response);
+};
+
 test("a stream that is cut goes on at the cursor, and half events come again", async () => {
   const { server, until, text, stop } = await linked([
     (response) => {
       sends(reset("1"), delta(1, "2"), delta(2))(response);
       setImmediate(() => response.destroy());
     },
-    sends(delta(2), delta(3, "3")),
+    goesOn(delta(2), delta(3, "3")),
   ]);
   await until.holds(() => text() === "t1 t2 t3 ");
   assert.equal(server.heard[0]?.url.searchParams.get("chats"), "a");
@@ -58,7 +64,7 @@ test("a stream that is cut goes on at the cursor, and half events come again", a
 });
 
 test("a stream without a byte is a cut", async () => {
-  const { until, text, states, stop } = await linked([sends(reset("1"), delta(1, "2")), sends(delta(2, "3"))], { silenceMs: 50 });
+  const { until, text, states, stop } = await linked([sends(reset("1"), delta(1, "2")), goesOn(delta(2, "3"))], { silenceMs: 50 });
   await until.holds(() => text() === "t1 t2 ");
   assert.ok(states.includes("waiting"));
   await stop();
