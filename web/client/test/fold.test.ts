@@ -107,3 +107,35 @@ test("what is not known is left aside", () => {
   view.fold(chatEvent("delta", { step: 1, n: 1, at: 1, kind: "of_a_later_version" }) as ChatEvent);
   assert.equal(view.draft?.n, 1);
 });
+
+/** PG11: what opens and closes a part, as docs/http-api.md says. */
+test("deltas fold into parts", () => {
+  const view = new View();
+  let n = 0;
+  const take = (more: object) => view.fold(chatEvent("delta", { step: 3, n: ++n, at: n, ...more }) as ChatEvent);
+  const shown = () => view.draft?.parts.map((part) => (part.type === "text" ? part.text : part.type === "call" ? `${part.id} ${part.input} ${part.whole}` : part.type));
+  take({ kind: "attempt", number: 1, model: "m", rung: "first" });
+  take({ kind: "text", text: "a" });
+  take({ kind: "text", text: "b" });
+  take({ kind: "ended" });
+  take({ kind: "text", text: "c" });
+  assert.deepEqual(shown(), ["ab", "c"]);
+  take({ kind: "attempt", number: 2, model: "m", rung: "continue" });
+  take({ kind: "text", text: "d" });
+  assert.deepEqual(shown(), ["ab", "cd"]);
+  take({ kind: "call", slot: 0, tool: "t", run_by: "application" });
+  take({ kind: "input", slot: 0, json: "{}" });
+  take({ kind: "call_ended", slot: 0 });
+  assert.deepEqual(shown(), ["ab", "cd", "3.0 {} true"]);
+  take({ kind: "retract_call", ordinal: 0 });
+  take({ kind: "text", text: "e" });
+  assert.deepEqual(shown(), ["ab", "cd", "e"]);
+  take({ kind: "usage", input: 5 });
+  take({ kind: "usage", output: 7 });
+  assert.deepEqual(view.draft?.usage, { input: 5, output: 7 });
+  take({ kind: "attempt", number: 3, model: "m", rung: "restart" });
+  take({ kind: "retract_all" });
+  take({ kind: "call", slot: 0, tool: "t", run_by: "application" });
+  assert.deepEqual(shown(), ["3.1  false"]);
+  assert.deepEqual(view.draft?.usage, {});
+});
