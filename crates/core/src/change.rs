@@ -232,6 +232,7 @@ impl<'a> Change<'a> {
         self.facts.extend(model.map(|choice| Fact::Chose(choice.model())));
     }
 
+    /// Begins a turn with the message, or queues it if the chat is busy.
     fn send(&mut self, inbound: &InboxCommand, parts: &[Part], when: Delivery) -> &mut Self {
         if !self.chat.is_busy() && self.chat.queue.is_empty() {
             return self.fact(Fact::TurnBegan(self.at)).hear(parts, inbound.sent()).fact(Fact::Moved(Status::Running));

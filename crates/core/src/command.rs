@@ -86,11 +86,11 @@ impl ModelChoice {
 pub struct InboxCommand {
     /// Its number.
     pub seq: InboxSeq,
-    /// The step that was open when it was accepted, as far as could be foreseen: what the sender was looking at.
+    /// The step that the sender saw: the one that is open once the inbox before it is applied.
     pub aimed: StepId,
     /// When it was accepted.
     pub at: Timestamp,
-    /// The sender's name for the request.
+    /// The idempotency key of the request.
     pub key: Option<String>,
     /// What is wanted.
     pub command: Command,

@@ -14,7 +14,7 @@ use crate::status::Status;
 pub enum Next {
     /// Nothing, until a message arrives.
     Rest,
-    /// Nothing, until the answers arrive or the deadline passes.
+    /// Keep waiting, until the answers arrive or the deadline passes.
     Await,
     /// Put the next queued message, or all that steer, into the transcript.
     Begin,
@@ -26,7 +26,7 @@ pub enum Next {
     RunCalls,
     /// Look what became of the calls that go on elsewhere, when it is time to.
     Look,
-    /// Wait for answers: every call left needs a client or a person, or rests.
+    /// Begin to wait for answers: every call left needs a client or a person, or rests.
     Ask,
     /// Summarise.
     Compact,
@@ -72,10 +72,10 @@ fn running(chat: &Chat, draft: Option<&Draft>, limits: &Limits, now: Timestamp) 
     if let Some(tool) = &turn.stop_after {
         return Next::Finish(TurnEnd::StopAfter(tool.clone()));
     }
-    // A turn that has reached a bound would take words in and never answer them: then they begin the next one.
+    // A turn at its limit asks the model no more: messages that steer stay queued and begin the next turn.
     let over = over(turn, limits, now);
     let steered = over.is_none() && chat.queue.iter().any(|queued| queued.steers);
-    // Between two attempts at one answer is no step boundary: the rest would be said as if it answered what steers.
+    // Not between two attempts at one answer: its continuation would look like an answer to the new message.
     let half_said = draft.is_some_and(Draft::is_half_said);
     match chat.tail {
         TranscriptTail::StoppedReply => Next::Finish(TurnEnd::Done), // Only a summary was asked for.

@@ -82,11 +82,8 @@ pub enum Recovery {
     },
     /// Take everything back and ask the same again.
     Restart,
-    /// Ask the next model, with the draft if that can be.
-    FallBack {
-        /// Whether the draft goes along.
-        carry: FallBackCarry,
-    },
+    /// Ask the next model, with the text so far if there is any.
+    FallBack,
     /// Keep what there is and fail.
     GiveUp,
 }
@@ -102,18 +99,6 @@ pub enum Continuation {
     Echo,
 }
 
-/// What a fall-back takes along.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum FallBackCarry {
-    /// The text so far; these calls are taken back.
-    Draft {
-        /// Calls to take back first.
-        retract: Vec<u16>,
-    },
-    /// Nothing: the draft is taken back.
-    Nothing,
-}
-
 /// Chooses the best rung of the ladder that is possible.
 #[must_use]
 pub fn plan(draft: &Draft, cause: Cause, can: Capabilities, budget: RetryBudget) -> Recovery {
@@ -121,7 +106,7 @@ pub fn plan(draft: &Draft, cause: Cause, can: Capabilities, budget: RetryBudget)
     // output, so what the draft holds then is from an earlier attempt, and still counts.
     let open: Vec<u16> = draft.open_calls().map(|call| call.uid.ordinal).collect();
     // A generation that failed, or that its provider no longer has, cannot be re-attached.
-    let is_over = ends_generation(cause) || found_dumb(draft, cause, can.reattach);
+    let is_over = ends_generation(cause) || reattach_was_silent(draft, cause, can.reattach);
     let reattach = can.reattach != Reattach::No && !is_over && budget == RetryBudget::Left;
     if let Some(handle) = draft.handle().filter(|_| reattach) {
         return Recovery::Reattach(handle.clone());
@@ -135,8 +120,7 @@ pub fn plan(draft: &Draft, cause: Cause, can: Capabilities, budget: RetryBudget)
         }
         (RetryBudget::Left, true) => Recovery::Continue { retract: open, how: continuation(can) },
         (RetryBudget::Left, false) => Recovery::Restart,
-        (RetryBudget::SpentHere, true) => Recovery::FallBack { carry: FallBackCarry::Draft { retract: open } },
-        (RetryBudget::SpentHere, false) => Recovery::FallBack { carry: FallBackCarry::Nothing },
+        (RetryBudget::SpentHere, _) => Recovery::FallBack,
         (RetryBudget::Spent, _) => Recovery::GiveUp,
     }
 }
@@ -147,9 +131,9 @@ pub const fn ends_generation(cause: Cause) -> bool {
     matches!(cause, Cause::Malformed | Cause::ErrorFinish)
 }
 
-/// Whether the generation was found again and said nothing more. A connection that broke proves nothing about it; a
+/// Whether the newest attempt re-attached and brought nothing. A connection that broke proves nothing about it; a
 /// stream that failed at once does, and would again; so does one that ended or fell silent, unless it showed that it lived.
-fn found_dumb(draft: &Draft, cause: Cause, reattach: Reattach) -> bool {
+fn reattach_was_silent(draft: &Draft, cause: Cause, reattach: Reattach) -> bool {
     let found = draft.current().is_some_and(|began| began.rung == Rung::Reattach);
     let is_proof = match cause {
         Cause::ServerError => true,

@@ -248,7 +248,7 @@ impl ChatHandle {
         let submission = Submission { command, key, at: self.shared.clock.now() };
         let shared = self.shared.clone();
         let id = self.id;
-        // The store may go on writing after the caller is gone. The command would lie there until the next wake-up.
+        // In a task of its own: if the caller is gone, the command would be stored and not applied before the next wake-up.
         let accepted = async move {
             let started = Instant::now();
             let receipt = shared.store.submit(id, submission, &limits).await?;

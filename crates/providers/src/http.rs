@@ -1,4 +1,4 @@
-//! The only socket.
+//! The only connections to model providers.
 //!
 //! Every wire talks through this one client: no redirects, which would carry a key elsewhere; no retries, which are the
 //! engine's to decide; no total time, since an answer may take as long as it makes progress. Bounded is how long a
@@ -57,7 +57,7 @@ impl HttpCall {
         Self { method: Method::POST, body: Some(body), ..Self::get(path) }
     }
 
-    /// A look at something that is there.
+    /// A GET request.
     #[must_use]
     pub fn get(path: impl Into<String>) -> Self {
         let (path, headers) = (path.into(), HeaderMap::new());
@@ -203,7 +203,7 @@ impl Http {
         }
     }
 
-    /// What an answer means that is not what was asked for.
+    /// The error for a response whose status is not a success.
     async fn refusal(&self, endpoint: &Endpoint, response: Response, recording: &Recording) -> ProviderError {
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         // A body that never ends must not keep us: what has come by then is read.
@@ -259,7 +259,7 @@ fn broke(endpoint: &Endpoint, phase: Phase, error: &reqwest::Error, seen: &Seen)
     endpoint.veiled(seen.tell(classify(&evidence)))
 }
 
-/// Something answered, and it was not an answer.
+/// The error that status, headers and body of a refused request tell.
 fn answered(endpoint: &Endpoint, status: u16, headers: &HeaderMap, body: &[u8]) -> ProviderError {
     let body = endpoint.veil(body);
     let evidence = Evidence::of_response(endpoint.provider(), status, |name| text(headers, name), &body, clock::now());

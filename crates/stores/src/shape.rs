@@ -84,8 +84,8 @@ impl<S: Shape> Stored<S> {
         wanted
     }
 
-    /// What was stored. A file may have lost its bytes; media and outputs that have are an error, because nothing in the
-    /// core could say so, and an answer that rests on them would be bent unseen.
+    /// What was stored. A file may have lost its bytes. Media and outputs without bytes are an error: the core cannot mark
+    /// them as lost, so the model would be sent incomplete data without notice.
     pub fn build(self, bytes: &Bytes) -> Result<S::Core, BadShape> {
         self.0.build(bytes)
     }

@@ -1,4 +1,4 @@
-//! The clocks of processes without a runtime, whose clock tests could pause, and of files.
+//! Reads the system's clocks: in helper processes, which have no tokio runtime, and for times of files.
 
 use std::time::{Instant, SystemTime};
 

@@ -94,7 +94,7 @@ fn an_answer_that_can_be_sent_back_is() {
     let called = draft(&[closed(1, "{}"), searched.clone()].concat());
     assert_eq!(plan(&called, Cause::Reset, can, RetryBudget::Left), Recovery::Salvage { retract: vec![] });
     let elsewhere = plan(&draft(&searched), Cause::Reset, can, RetryBudget::SpentHere);
-    assert_eq!(elsewhere, Recovery::FallBack { carry: FallBackCarry::Nothing });
+    assert_eq!(elsewhere, Recovery::FallBack);
 }
 
 /// AW15: re-attaching comes first, whatever the draft holds; but not after malformed bytes, not to a
@@ -144,10 +144,10 @@ fn a_prefill_is_used_where_the_model_takes_it() {
 /// AW16: complete calls cost nothing and are kept even then; else the next model, with the text if there is any; else
 /// the end.
 #[test]
-fn an_empty_purse() {
+fn a_spent_budget_keeps_complete_calls() {
     let cases = [
-        (vec![], Recovery::FallBack { carry: FallBackCarry::Nothing }),
-        (vec![words()], Recovery::FallBack { carry: FallBackCarry::Draft { retract: vec![] } }),
+        (vec![], Recovery::FallBack),
+        (vec![words()], Recovery::FallBack),
         (closed(0, "{}"), Recovery::Salvage { retract: vec![] }),
     ];
     for (deltas, here) in cases {

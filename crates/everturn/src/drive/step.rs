@@ -47,7 +47,7 @@ use crate::drive::takeover::Takeover;
 use crate::drive::tools::rest;
 use crate::tool::permit::CallPermits;
 use crate::tool::toolbox;
-use attempt::{Attempt, FinishedAttempt, StreamOpening, StreamOutcome, Windows};
+use attempt::{Attempt, CallLimits, FinishedAttempt, StreamOpening, StreamOutcome};
 use background::BackgroundGeneration;
 use record::{EndedAttempt, abandon_generation, end_attempt};
 use recovery::NextAttempt;
@@ -221,7 +221,7 @@ async fn make_attempt(
         metrics: shared.metrics.clone(),
         provider: target.provider.clone(),
         permit,
-        windows: windows(&session.env.agent, &target.facts),
+        call_limits: call_limits(&session.env.agent, &target.facts),
         cancel: cancel.clone(),
         isolation: takeover.lend_guard(session),
         pinged: false,
@@ -263,13 +263,13 @@ fn observe_begin(
 }
 
 /// How long a request to a model may take, and how much it may bring.
-pub(crate) fn windows(agent: &Agent, facts: &ModelFacts) -> Windows {
+pub(crate) fn call_limits(agent: &Agent, facts: &ModelFacts) -> CallLimits {
     let limits = &agent.limits;
     let thinking = match agent.effort {
         Some(_) => Thinking::Yes,
         None => facts.thinks,
     };
-    Windows {
+    CallLimits {
         open_max: limits.open_for(thinking),
         silence_max: limits.silence_for(thinking),
         batch_len_max: limits.batch_len_max,

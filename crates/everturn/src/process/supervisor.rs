@@ -21,7 +21,7 @@ use crate::admission::slots::{Admission, SlotWait};
 use crate::drive::{Driver, Parked, inbox};
 use crate::process::{STORE_RETRY, STORE_RETRY_MAX, Shared, damaged};
 
-/// A driver that ran this long begins anew with its pauses.
+/// A driver that ran this long resets the pause before the next try.
 const STORE_WELL: Duration = Duration::from_secs(60);
 /// Panics in a row after which a chat's turn is ended.
 const PANICS_MAX: u32 = 3;

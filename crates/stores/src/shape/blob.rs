@@ -1,4 +1,4 @@
-//! Bytes, stored once by what they are.
+//! File contents, each stored once under its SHA-256.
 //!
 //! A file can be large and is in a command, in the queue and in a message. Beside the texts and named by its SHA-256 it
 //! is written once, and a text stays small enough to rewrite.
@@ -15,7 +15,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::BadShape;
 
-/// Bytes by name, at hand or only known of.
+/// File contents by name, loaded or not.
 pub type Bytes = HashMap<BlobId, Blob>;
 
 /// The name of some bytes: their SHA-256, as 64 hexadecimal digits in texts.

@@ -1,4 +1,4 @@
-//! A delta that is not plain text.
+//! A stored delta. Plain text is usually a bare string in its row, and needs no more.
 
 use std::borrow::Cow;
 
@@ -15,7 +15,7 @@ use super::part::{File, Seal, Source};
 use super::reply::Seam;
 use super::value::{AsText, unset};
 
-/// Everything but text. Two kinds come by the hundred and have one letter.
+/// A delta with its kind. Two kinds come by the hundred and are named with one letter.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Delta<'a> {

@@ -1,4 +1,4 @@
-//! From a request to a response.
+//! Answers one request to the stand-in provider.
 
 use std::sync::Arc;
 
@@ -188,7 +188,7 @@ impl Asked {
         Ok(None)
     }
 
-    /// The script after what it does before it begins: takes its time, refuses, or loses the connection.
+    /// Plays what the script does before its answer (a delay, a refusal, a lost connection) and returns the rest of it.
     async fn enter(&self, cues: Script) -> Result<Script, WireRefusal> {
         let mut cues = cues.into_iter().peekable();
         while let Some(Cue::Slow(time)) = cues.next_if(|cue| matches!(cue, Cue::Slow(_))) {

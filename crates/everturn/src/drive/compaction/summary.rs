@@ -31,11 +31,11 @@ use super::{Fitting, Reductions, spared, too_long_error};
 use crate::admission::governor::Permit;
 use crate::drive::inbox;
 use crate::drive::session::ChatSession;
-use crate::drive::step::attempt::{StreamOutcome, Windows};
+use crate::drive::step::attempt::{CallLimits, StreamOutcome};
 use crate::drive::step::record::summary_row;
 use crate::drive::step::recovery::{gave_up, is_models_own, is_total, may_be_media};
 use crate::drive::step::request::Prepared;
-use crate::drive::step::{fail, permit, wait_fact, windows};
+use crate::drive::step::{call_limits, fail, permit, wait_fact};
 use crate::drive::target::{ModelTarget, next_model};
 use crate::util::clock::Clock;
 
@@ -179,7 +179,7 @@ async fn stream_summary(
     let stream = SummaryStream {
         provider: target.provider.clone(),
         permit,
-        windows: windows(&session.env.agent, &target.facts),
+        call_limits: call_limits(&session.env.agent, &target.facts),
         clock: session.clocks.step,
         draft: Draft::new(session.chat.step),
     };
@@ -335,7 +335,7 @@ fn written(draft: &Draft, stop: &Stop, provider: &str) -> Result<String, Provide
 struct SummaryStream {
     provider: Arc<dyn Provider>,
     permit: Permit,
-    windows: Windows,
+    call_limits: CallLimits,
     clock: Clock,
     draft: Draft,
 }
@@ -354,11 +354,11 @@ impl SummaryStream {
         let provider = self.provider.clone();
         let error = |kind: ErrorKind| ProviderError::new(provider.name(), kind);
         let silent = |_| error(ErrorKind::Silence);
-        let mut frames = timeout(self.windows.open_max, provider.open(request)).await.map_err(silent)??;
+        let mut frames = timeout(self.call_limits.open_max, provider.open(request)).await.map_err(silent)??;
         self.permit.opened();
         let mut progress = Instant::now();
-        while self.draft.weight() <= self.windows.draft_bytes_max {
-            match timeout_at(progress + self.windows.silence_max, frames.next()).await.map_err(silent)? {
+        while self.draft.weight() <= self.call_limits.draft_bytes_max {
+            match timeout_at(progress + self.call_limits.silence_max, frames.next()).await.map_err(silent)? {
                 Some(Ok(frame @ (Frame::Delta(_) | Frame::Together(_)))) => {
                     for delta in frame.deltas() {
                         let fits = self.draft.push(self.clock.now(), delta);

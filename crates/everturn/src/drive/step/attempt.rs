@@ -46,11 +46,11 @@ pub(crate) struct Attempt {
     pub(crate) metrics: Metrics,
     pub(crate) provider: Arc<dyn Provider>,
     pub(crate) permit: Permit,
-    pub(crate) windows: Windows,
+    pub(crate) call_limits: CallLimits,
     pub(crate) cancel: CancellationToken,
     pub(crate) draft: Draft,
-    /// Keeps other suspect chats waiting. Dropped once content is stored: the next process would see that progress, if
-    /// this one died now.
+    /// While held, no other chat that may have killed a process works here. Dropped once content is stored: if this
+    /// process died then, the next one would see progress.
     pub(crate) isolation: Option<DropGuard>,
     /// Whether the provider sent a ping.
     pub(crate) pinged: bool,
@@ -60,7 +60,7 @@ pub(crate) struct Attempt {
 
 /// The time and size limits of one provider call.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Windows {
+pub(crate) struct CallLimits {
     /// Until the stream is open.
     pub(crate) open_max: Duration,
     /// Between two pieces of content.
@@ -142,7 +142,7 @@ impl Attempt {
         let frames = tokio::select! {
             biased;
             () = self.cancel.cancelled() => return Ok(StreamOutcome::Cancelled),
-            opened = timeout(self.windows.open_max + OPEN_GRACE, open(&*self.provider, &model, opening)) => opened,
+            opened = timeout(self.call_limits.open_max + OPEN_GRACE, open(&*self.provider, &model, opening)) => opened,
         };
         let frames = match frames {
             Ok(Ok(frames)) => frames,
@@ -170,7 +170,7 @@ impl Attempt {
         let cancel = self.cancel.clone();
         let cancelled = pin!(cancel.cancelled());
         let mut cancelled = PollOnWake::new(cancelled);
-        let watchdog = pin!(sleep_until(started + self.windows.silence_max));
+        let watchdog = pin!(sleep_until(started + self.call_limits.silence_max));
         let mut watchdog = PollOnWake::new(watchdog);
         loop {
             if cancel.is_cancelled() {
@@ -185,13 +185,13 @@ impl Attempt {
                     frame = frames.next() => Some(frame),
                     () = &mut watchdog => {
                         if !self.is_silent(progress) {
-                            watchdog.get_mut().as_mut().reset(progress + self.windows.silence_max);
+                            watchdog.get_mut().as_mut().reset(progress + self.call_limits.silence_max);
                             continue;
                         }
                         Some(Some(Err(self.error(ErrorKind::Silence, Cause::IdleStall))))
                     }
                 };
-                end = frame.and_then(|frame| batch.gather(frame, &mut frames, self.windows));
+                end = frame.and_then(|frame| batch.gather(frame, &mut frames, self.call_limits));
             }
             self.stored_reading(pending, batch, &mut frames, &mut end).await?;
             if batch.take_progress() {
@@ -203,7 +203,7 @@ impl Attempt {
             pending.begin(rows);
             let ended = match (end.take(), folded) {
                 (_, Err(error)) => StreamOutcome::Broke(error),
-                (None, Ok(())) if self.draft.weight() > self.windows.draft_bytes_max => {
+                (None, Ok(())) if self.draft.weight() > self.call_limits.draft_bytes_max => {
                     StreamOutcome::Answered(Stop::Length)
                 }
                 (None, Ok(())) => continue,
@@ -226,15 +226,15 @@ impl Attempt {
         frames: &mut FrameStream,
         end: &mut Option<EndOfStream>,
     ) -> Result<(), WriteError> {
-        let windows = self.windows;
+        let call_limits = self.call_limits;
         let stored = self.stored(pending);
         tokio::pin!(stored);
         loop {
             tokio::select! {
                 biased;
                 stored = &mut stored => return stored,
-                frame = frames.next(), if end.is_none() && batch.has_room(windows) => {
-                    *end = batch.gather(frame, frames, windows);
+                frame = frames.next(), if end.is_none() && batch.has_room(call_limits) => {
+                    *end = batch.gather(frame, frames, call_limits);
                 }
             }
         }
@@ -259,7 +259,7 @@ impl Attempt {
     /// Whether no content came for too long. The timer is not moved with every delta: when it fires, the time of the
     /// newest content decides.
     fn is_silent(&self, progress: Instant) -> bool {
-        Instant::now() >= progress + self.windows.silence_max
+        Instant::now() >= progress + self.call_limits.silence_max
     }
 
     /// Folds deltas into the draft, up to one that does not fit.

@@ -14,7 +14,7 @@ use everturn_core::seam::{Joined, Joiner};
 use everturn_providers::{Frame, FrameStream};
 use futures_util::{FutureExt as _, StreamExt as _};
 
-use crate::drive::step::attempt::{StreamOpening, Windows};
+use crate::drive::step::attempt::{CallLimits, StreamOpening};
 
 /// Deltas that are folded and stored together.
 pub(crate) struct Batch {
@@ -59,7 +59,7 @@ impl Batch {
         &mut self,
         frame: Option<Result<Frame, ProviderError>>,
         frames: &mut FrameStream,
-        windows: Windows,
+        call_limits: CallLimits,
     ) -> Option<EndOfStream> {
         let mut next = Some(frame);
         while let Some(frame) = next {
@@ -87,13 +87,13 @@ impl Batch {
                 }
                 return Some(end);
             }
-            next = if self.has_room(windows) { frames.next().now_or_never() } else { None };
+            next = if self.has_room(call_limits) { frames.next().now_or_never() } else { None };
         }
         None
     }
 
-    pub(crate) const fn has_room(&self, windows: Windows) -> bool {
-        self.len < windows.batch_len_max && self.bytes < windows.batch_bytes_max
+    pub(crate) const fn has_room(&self, call_limits: CallLimits) -> bool {
+        self.len < call_limits.batch_len_max && self.bytes < call_limits.batch_bytes_max
     }
 
     pub(crate) const fn is_empty(&self) -> bool {

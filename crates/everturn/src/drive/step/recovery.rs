@@ -88,7 +88,7 @@ fn decide(broken: &Break<'_>, limits: &RetryLimits, jitter: f64) -> Decision {
         (Recovery::Salvage { retract }, ..) if error.is_broken_stream() || error.cause == Cause::Refused => {
             Decision::Salvage { retract }
         }
-        (Recovery::FallBack { .. }, _, Some(next)) => Decision::AskAgain(StepAttempts {
+        (Recovery::FallBack, _, Some(next)) => Decision::AskAgain(StepAttempts {
             attempts: tried.attempts,
             spent: spent.anew(),
             unbilled_attempt: false,
@@ -221,7 +221,7 @@ impl NextAttempt {
                 let opening = StreamOpening::ask(request, &target);
                 Self { target, permit, rung, retract, opening }
             }
-            Recovery::Salvage { .. } | Recovery::Restart | Recovery::FallBack { .. } | Recovery::GiveUp => {
+            Recovery::Salvage { .. } | Recovery::Restart | Recovery::FallBack | Recovery::GiveUp => {
                 let rung = if moved_on { Rung::FallBack } else { Rung::Restart };
                 let shown = (!draft.parts().is_empty()).then_some(Delta::RetractAll);
                 let opening = StreamOpening::ask(request, &target);
@@ -252,7 +252,7 @@ pub(crate) fn progress(session: &ChatSession, cause: Cause) -> AttemptProgress {
     let kept = match plan {
         Recovery::Reattach(_) => draft.current_bytes() > 0,
         Recovery::Salvage { .. } | Recovery::Continue { .. } => draft.got_on(),
-        Recovery::Restart | Recovery::FallBack { .. } | Recovery::GiveUp => false,
+        Recovery::Restart | Recovery::FallBack | Recovery::GiveUp => false,
     };
     if kept { AttemptProgress::Output } else { AttemptProgress::None }
 }

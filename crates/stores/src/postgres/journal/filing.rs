@@ -28,10 +28,10 @@ pub(crate) const QUEUE_LEN_MAX: usize = 4096;
 pub(crate) const ROW_BYTES_MAX: usize = 1_500;
 /// Chats per filing before more appends are collected.
 const FILE_CHATS_MAX: usize = 32;
-/// Average bytes per append above which fewer are filed together, because every read of the tail reads all of them.
+/// If appends are larger than this on average, fewer are collected before they are filed: every read of the tail reads all.
 const APPEND_BYTES_MAX: usize = 256;
 
-/// A number that no delta ever has.
+/// First row number that marks damage: no delta has one as large.
 const DAMAGED_FIRST: i64 = 1 << 60;
 
 pub(crate) enum FilingJob {
@@ -117,7 +117,7 @@ async fn trim(pool: &ConnectionPool, newest: HashMap<i64, StepId>) -> Result<(),
     Ok(())
 }
 
-/// Files what workers have journalled that are no more.
+/// Files the rows of workers that no longer exist.
 async fn file_left_behind(pool: &ConnectionPool) -> Result<(), DbFault> {
     let sql = "SELECT DISTINCT worker FROM tail WHERE NOT EXISTS (SELECT 1 FROM workers WHERE id = tail.worker)";
     for row in pool.query_once(TxMode::Read, sql, &[]).await? {
@@ -178,7 +178,10 @@ async fn by_chat(rows: &[Row]) -> (BTreeMap<i64, Vec<bundle::Entry<'_>>>, BTreeS
                 }
             }
             Err(fault) => {
-                tracing::error!(?fault, "what was journalled of some chats is damaged: they cannot be driven");
+                tracing::error!(
+                    ?fault,
+                    "journal rows of some chats are damaged: those chats cannot continue; run `everturn doctor`, then restore a backup or delete them"
+                );
                 damaged.extend(row.get::<_, Vec<i64>>("nos"));
             }
         }

@@ -42,7 +42,7 @@ const UNSETTLED: &str = "
     ORDER BY id";
 
 impl Inner {
-    pub(crate) async fn acquire(self: Arc<Self>, _turn: ChatLock, chat: ChatId) -> Result<Lease, WriteError> {
+    pub(crate) async fn acquire(self: Arc<Self>, _lock: ChatLock, chat: ChatId) -> Result<Lease, WriteError> {
         let cache = self.caches.at(chat);
         *cache.held() = None; // Rows under the earlier lease are refused from here on…
         self.flush().await?; // …and none is in flight when the fence is raised.
@@ -116,7 +116,7 @@ impl Inner {
         Ok(Ok((held, last)))
     }
 
-    pub(crate) async fn release(self: Arc<Self>, _turn: ChatLock, lease: Lease) -> Result<(), StoreError> {
+    pub(crate) async fn release(self: Arc<Self>, _lock: ChatLock, lease: Lease) -> Result<(), StoreError> {
         let cache = self.caches.at(lease.chat());
         let Some(held) = cache.held().take_if(|held| held.fence == lease.fence()) else { return Ok(()) };
         self.flush().await?;
@@ -130,7 +130,7 @@ impl Inner {
         let params: [Param<'_>; 3] = [(&&id[..], Type::BYTEA), (&fence, Type::INT8), (&held.worker, Type::INT8)];
         let rows = self.reads.retry().run(|| self.reads.query_once(TxMode::WriteLater, sql, &params)).await?;
         if rows.first().is_some_and(|row| row.get(0)) {
-            self.tell(Hint::Inbox(lease.chat()), Urgency::Now); // Another process may continue it.
+            self.tell(Hint::Inbox(lease.chat()), Urgency::Now); // Its watchers read it; free chats are looked for regularly.
         }
         Ok(())
     }

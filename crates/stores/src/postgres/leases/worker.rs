@@ -279,7 +279,10 @@ impl Pulse {
         let params: [Param<'_>; 2] = [(&id, Type::INT8), (&self.lease_tolerance, Type::FLOAT8)];
         match self.answer(async { Ok(client.execute_typed(expire, &params).await?) }).await? {
             0 => Ok(()),
-            _ => self.tell_of_free_chats(client).await,
+            died => {
+                tracing::info!(died, "another server died (no heartbeat for too long): taking over its chats");
+                self.tell_of_free_chats(client).await
+            }
         }
     }
 
