@@ -15,7 +15,7 @@ use everturn_server::wire::{AgentWorkspace, ChangeKind, ChangeState, ChangedFile
 use everturn_server::{Problem, ProblemKind, WorkspaceService};
 use everturn_tools::{
     BackgroundJob, ChangesError, FileChange, FileChangeKind, FileChangeStatus, JobEndCause, JobLife, JobState, Level,
-    Network, Probe, Workspace,
+    LongCommands, Network, Probe, Workspace,
 };
 
 use crate::config::{Config, Profile, Sandbox};
@@ -113,7 +113,8 @@ impl Workspaces {
         let network = profile.network.unwrap_or_default();
         let life = if profile.keep_jobs == Some(true) { JobLife::Kept } else { JobLife::WithProgram };
         let workspace = Workspace::new(&root, &state, self.confinement.level)?.with_network(network.into());
-        let workspace = workspace.with_jobs(life);
+        let long = profile.long_commands.map_or_else(LongCommands::default, Into::into);
+        let workspace = workspace.with_jobs(life).with_long_commands(long);
         let tools = chosen(workspace.tools(), profile).with_context(told)?;
         let mut agent = agent.tools(tools)?;
         for (habit, tool) in Workspace::ALIASES {

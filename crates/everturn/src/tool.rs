@@ -88,6 +88,17 @@ pub trait Tool: Send + Sync + 'static {
     /// looks what became of it.
     async fn run(&self, context: ToolContext, input: Value) -> Result<ToolReturn, ToolError>;
 
+    /// Says what became of a call with effect [`Once`](Effect::Once) that was started by a process that is gone, if the tool
+    /// has recorded that: it is not run again. `None` leaves the outcome unknown, which is the default. Must change nothing, and
+    /// return within seconds.
+    ///
+    /// # Errors
+    /// The call failed, or is unknown ([`ToolError::unknown`]) with more to say about it than the engine knows.
+    async fn outcome_after_crash(&self, context: ToolContext, input: Value) -> Result<Option<ToolOutput>, ToolError> {
+        let _ = (context, input);
+        Ok(None)
+    }
+
     /// Looks what became of a call that rests. May wait for its end for some seconds, and may be dropped and repeated at any
     /// time: it must change nothing.
     ///

@@ -38,7 +38,9 @@ pub use confine::probe::{Level, Probe};
 pub use recall::Recall;
 pub use supervisor::{CommandProcess, Ended, RunningCommand, ToolCommand};
 pub use wire::{Access, AccessPolicy, JobEnd, JobEndCause, JobLife, Network, TreeChanges};
-pub use workspace::{BackgroundJob, ChangesError, FileChange, FileChangeKind, FileChangeStatus, JobState, Workspace};
+pub use workspace::{
+    BackgroundJob, ChangesError, FileChange, FileChangeKind, FileChangeStatus, JobState, LongCommands, Workspace,
+};
 
 /// Takes over if this process was started as a helper, and returns otherwise. Call it first in `main`.
 ///

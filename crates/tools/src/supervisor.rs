@@ -37,6 +37,8 @@ use crate::wire::{AccessPolicy, Confinement, JobRequest, Report, StartRequest, T
 pub const ROLE: &str = "__everturn-supervise";
 /// The byte that asks for the command's end.
 pub(crate) const STOP: u8 = b'S';
+/// The byte that lets a recorded command outlive the program.
+pub(crate) const KEEP: u8 = b'K';
 /// This program, also after an upgrade has replaced its file.
 pub(crate) const OWN_EXECUTABLE: &str = "/proc/self/exe";
 /// The umask that this program was started with, which tools get: the program itself may use a stricter one.
@@ -152,6 +154,15 @@ impl ToolCommand {
 
     /// Starts it under a supervisor of its own.
     pub async fn start(self) -> io::Result<RunningCommand> {
+        self.start_as(None).await
+    }
+
+    /// Starts it, and has its output and its end kept in files too.
+    pub(crate) async fn start_recorded(self, job: JobRequest) -> io::Result<RunningCommand> {
+        self.start_as(Some(job)).await
+    }
+
+    async fn start_as(self, job: Option<JobRequest>) -> io::Result<RunningCommand> {
         let (ours, theirs) = Socket::pair()?;
         let (output, output_end) = io::pipe()?;
         let (errors, errors_end) = match self.errors {
@@ -169,7 +180,7 @@ impl ToolCommand {
             }
         };
         let child = self.supervise(theirs, output_end.into(), errors_end.into())?;
-        send(&ours, &input_end, &self.request(None))?;
+        send(&ours, &input_end, &self.request(job))?;
         drop(input_end);
         ours.set_nonblocking(true)?;
         let mut running = RunningCommand {
@@ -267,6 +278,11 @@ impl CommandProcess {
     /// Asks the command to end: SIGTERM, and SIGKILL after its time of grace.
     pub async fn stop(&mut self) -> io::Result<()> {
         self.control.get_mut().write_all(&[STOP]).await
+    }
+
+    /// Lets the command, which is recorded, go on when this program ends.
+    pub(crate) async fn keep(&mut self) -> io::Result<()> {
+        self.control.get_mut().write_all(&[KEEP]).await
     }
 
     /// Waits until the command runs, and says as which process.

@@ -85,11 +85,11 @@ pub(crate) struct StartRequest {
     pub grace_milliseconds: u64,
     /// The directory whose changes are reported.
     pub watched: Option<PathBuf>,
-    /// The background job that it is, if it is one.
+    /// The background job that it is or may become, if its output and end are recorded.
     pub job: Option<JobRequest>,
 }
 
-/// What a supervisor has to know of a background job.
+/// What a supervisor has to know of a background job, or of a command that may become one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct JobRequest {
     /// Where its output and its end are kept.
@@ -97,6 +97,16 @@ pub(crate) struct JobRequest {
     /// How long it may take.
     pub seconds: u64,
     pub life: JobLife,
+    pub output: JobOutput,
+}
+
+/// Where the output of a recorded command goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum JobOutput {
+    /// To its files.
+    Files,
+    /// To its files, and to the program, which waits for it.
+    FilesAndProgram,
 }
 
 /// How long a background job may live.

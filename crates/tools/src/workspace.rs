@@ -15,6 +15,7 @@ mod instructions;
 mod job_tool;
 mod jobs;
 pub(crate) mod process;
+mod recorded;
 mod shell;
 pub(crate) mod state;
 
@@ -59,6 +60,7 @@ pub struct Workspace {
     pub(crate) network: Network,
     pub(crate) helper: PathBuf,
     pub(crate) job_life: JobLife,
+    pub(crate) long_commands: LongCommands,
     state: StateDirectory,
     swept: Arc<Mutex<Option<Instant>>>,
 }
@@ -97,7 +99,8 @@ impl Workspace {
         }
         let helper = crate::supervisor::OWN_EXECUTABLE.into();
         let job_life = JobLife::default();
-        Ok(Self { root, level, network: Network::Off, helper, job_life, state, swept: Arc::default() })
+        let long_commands = LongCommands::default();
+        Ok(Self { root, level, network: Network::Off, helper, job_life, long_commands, state, swept: Arc::default() })
     }
 
     /// Says whether commands may use the network.
@@ -111,6 +114,13 @@ impl Workspace {
     #[must_use]
     pub const fn with_jobs(mut self, life: JobLife) -> Self {
         self.job_life = life;
+        self
+    }
+
+    /// Says what becomes of commands that take longer than their call waits. They become background jobs by default.
+    #[must_use]
+    pub const fn with_long_commands(mut self, become_: LongCommands) -> Self {
+        self.long_commands = become_;
         self
     }
 
@@ -166,7 +176,7 @@ impl Workspace {
             let mut jobs = Vec::new();
             for (chat, directory) in workspace.state.chats()? {
                 let all = ChatJobs::at(chat, &directory).all();
-                jobs.extend(all.iter().filter(|job| job.record.workspace == workspace.root).map(JobFiles::job));
+                jobs.extend(all.iter().filter(|job| job.command.record.workspace == workspace.root).map(JobFiles::job));
             }
             Ok(jobs)
         })
@@ -177,15 +187,15 @@ impl Workspace {
     /// kept are told of in a line.
     pub async fn job_output(&self, chat: ChatId, number: u32, from: u64, len: u64) -> io::Result<Option<Vec<u8>>> {
         let jobs = ChatJobs::new(chat, &self.chat_state(chat)?);
-        let read = move || jobs.get(number).map(|job| job.output(from, len)).transpose();
+        let read = move || jobs.get(number).map(|job| job.command.output(from, len)).transpose();
         Ok(tokio::task::spawn_blocking(read).await??.map(|(output, _)| output))
     }
 
     /// Ends a background job with everything it started, and says what became of it; `None` if there is no such job.
     pub async fn stop_job(&self, chat: ChatId, number: u32) -> io::Result<Option<BackgroundJob>> {
         let Some(job) = self.chat_jobs(chat)?.get(number) else { return Ok(None) };
-        job.stop()?;
-        job.over().await?;
+        job.command.stop()?;
+        job.command.over().await?;
         Ok(Some(job.job()))
     }
 
@@ -298,6 +308,16 @@ impl Workspace {
     }
 }
 
+/// What becomes of a command that takes longer than its call waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LongCommands {
+    /// It goes on as a background job, if the chat may have another one.
+    #[default]
+    BecomeJobs,
+    /// It ends.
+    End,
+}
+
 /// Tells the model of jobs that have ended.
 struct JobNotes {
     workspace: Workspace,
@@ -307,7 +327,8 @@ struct JobNotes {
 impl Hook for JobNotes {
     async fn before_step(&self, chat: &Chat) -> Option<String> {
         let jobs = ChatJobs::at(chat.id, &self.workspace.state.of(chat.id)).all();
-        let ended = jobs.iter().filter(|files| files.state() != JobState::Running && files.is_news(chat.step.0));
+        let ended =
+            jobs.iter().filter(|files| files.command.state() != JobState::Running && files.is_news(chat.step.0));
         let notes: Vec<String> = ended.map(|files| job_tool::told(&files.job())).collect();
         (!notes.is_empty()).then(|| notes.join("\n"))
     }

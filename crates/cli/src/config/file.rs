@@ -16,7 +16,7 @@ use super::permissions::PermissionTable;
 use super::price::Prices;
 use super::profile::{Profile, Tools};
 use super::provider::Providers;
-use super::workspace::{NetworkUse, Sandbox, WorkspaceEntry};
+use super::workspace::{LongCommandsUse, NetworkUse, Sandbox, WorkspaceEntry};
 use crate::recording::Record;
 
 /// The configuration file as it is parsed.
@@ -81,6 +81,7 @@ pub struct File {
     #[serde(default)]
     permissions: PermissionTable,
     keep_jobs: Option<bool>,
+    long_commands: Option<LongCommandsUse>,
     #[serde(default)]
     pub workspaces: BTreeMap<String, WorkspaceEntry>,
     #[serde(default)]
@@ -136,6 +137,7 @@ impl File {
             may_ask: std::mem::take(&mut self.may_ask),
             permissions: std::mem::take(&mut self.permissions),
             keep_jobs: self.keep_jobs,
+            long_commands: self.long_commands,
             ..Profile::default()
         }
     }

@@ -16,7 +16,7 @@ use super::money::Money;
 use super::permissions::PermissionTable;
 use super::sampling::OUTPUT_TOKENS_MIN;
 use super::turns::Turns;
-use super::workspace::NetworkUse;
+use super::workspace::{LongCommandsUse, NetworkUse};
 
 /// An agent's entry.
 #[derive(Deserialize, Debug, Default, Clone, PartialEq)]
@@ -69,6 +69,8 @@ pub struct Profile {
     pub permissions: PermissionTable,
     /// Whether its background jobs outlive a restart of the server.
     pub keep_jobs: Option<bool>,
+    /// What becomes of its commands that take longer than their calls wait.
+    pub long_commands: Option<LongCommandsUse>,
 }
 
 /// Tools by name.

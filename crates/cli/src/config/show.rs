@@ -229,6 +229,9 @@ impl Config {
         if let Some(keep) = profile.keep_jobs {
             sheet.toml("keep_jobs", keep.to_string(), &self.file);
         }
+        if let Some(long) = profile.long_commands {
+            sheet.line("long_commands", long.word(), &self.file);
+        }
         for (name, value) in sampling::shown(&profile.sampling(), profile.output_tokens_max) {
             sheet.toml(name, value, &self.file);
         }

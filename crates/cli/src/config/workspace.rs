@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use everturn_tools::Network;
+use everturn_tools::{LongCommands, Network};
 use serde::{Deserialize, Deserializer};
 
 /// An entry of `[workspaces]`.
@@ -50,6 +50,33 @@ impl FromStr for Sandbox {
 impl<'de> Deserialize<'de> for Sandbox {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         String::deserialize(from)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// What becomes of commands that take longer than their calls wait.
+#[derive(Deserialize, Debug, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum LongCommandsUse {
+    Job,
+    End,
+}
+
+impl LongCommandsUse {
+    /// As in the configuration file.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Job => "job",
+            Self::End => "end",
+        }
+    }
+}
+
+impl From<LongCommandsUse> for LongCommands {
+    fn from(told: LongCommandsUse) -> Self {
+        match told {
+            LongCommandsUse::Job => Self::BecomeJobs,
+            LongCommandsUse::End => Self::End,
+        }
     }
 }
 

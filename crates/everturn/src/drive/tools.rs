@@ -4,13 +4,14 @@
 //! do. So a crash in between leaves a call with an unknown outcome rather than one that silently runs again, and an
 //! interrupt finds the finished ones finished.
 
+mod lost;
 pub(crate) mod rest;
 pub(crate) mod result;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use everturn_core::change::{Change, INTERRUPTED, UNKNOWN, refused};
+use everturn_core::change::{Change, INTERRUPTED, refused};
 use everturn_core::chat::{CallState, Effect, OpenCall};
 use everturn_core::fact::Fact;
 use everturn_core::ids::{CallUid, Timestamp};
@@ -32,6 +33,7 @@ use crate::tool::progress::{ToolProgress, bounded};
 use crate::tool::sub_agent;
 use crate::tool::toolbox::{Runner, Shelf};
 use crate::tool::{After, Beside, SharedTool, ToolContext, ToolError, ToolReturn};
+use lost::LostCall;
 use result::{Finished, ToolResult, ToolTimeout};
 
 /// The tracing target of the audit log: which tools ran for which chat and owner, and how they ended.
@@ -184,15 +186,13 @@ async fn classify_calls(session: &mut ChatSession) -> Result<CallBatch, WriteErr
     let permits = CallPermits::of(session);
     let mut results: Vec<CallResult> = Vec::new();
     let mut ready: Vec<ReadyCall> = Vec::new();
+    let mut lost: Vec<LostCall> = Vec::new();
     for call in newest_reply(session).calls() {
         let Some(open) = session.chat.calls.iter().find(|open| open.uid == call.uid) else { continue };
         match open.state {
             CallState::AsksClient | CallState::AsksApproval | CallState::Rests { .. } => {}
             CallState::Started { effect: Effect::Once, at: began } => {
-                let shown =
-                    open.progress.as_deref().map(|shown| format!("{UNKNOWN} The last that it showed:\n{shown}"));
-                let unknown = refused(call, at, CallVerdict::Unknown, shown.as_deref().unwrap_or(UNKNOWN));
-                results.push(CallResult { began: Some(began), ..unknown });
+                lost.push(LostCall { call: call.clone(), began, progress: open.progress.clone() });
             }
             CallState::Ready | CallState::Approved | CallState::Started { .. } => {
                 match ready_call(&shelf, &permits, &session.env.agent, call, open) {
@@ -205,6 +205,9 @@ async fn classify_calls(session: &mut ChatSession) -> Result<CallBatch, WriteErr
     }
     for result in results {
         commit_result(session, result, After::GoOn).await?;
+    }
+    for call in lost {
+        lost::commit(session, call).await?;
     }
     ready.sort_by_key(|start| start.serial); // Stable: call order within each kind.
     Ok(CallBatch::new(ready))

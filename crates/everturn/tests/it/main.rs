@@ -1,6 +1,7 @@
 //! The engine, seen from outside.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod after_crash;
 mod asks;
 mod away;
 mod bounds;

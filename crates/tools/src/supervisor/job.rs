@@ -1,4 +1,6 @@
-//! What a supervisor keeps of a background job, for programs that come later too.
+//! What a supervisor keeps of a background job, or of a command that may become one, for programs that come later too.
+//!
+//! The directory may be moved meanwhile: that is how a command becomes a job.
 //!
 //! ```text
 //! JOB/control    a named pipe. The supervisor is its only reader, so a job whose pipe has none is over; a byte stops it
@@ -8,17 +10,18 @@
 
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, PipeReader, Read as _, Write as _};
-use std::os::fd::{AsFd as _, BorrowedFd};
+use std::io::{self, PipeReader, PipeWriter, Read as _, Write as _};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
+use rustix::event::PollFlags;
 use rustix::fs::{CWD, Mode, OFlags, mkfifoat};
 use rustix::process::WaitStatus;
 
 use crate::clock::{now, wall_time};
-use crate::wire::{JobEnd, JobEndCause, JobLife, JobRequest};
+use crate::wire::{JobEnd, JobEndCause, JobLife, JobOutput, JobRequest};
 
 /// The named pipe of a job.
 pub const CONTROL: &str = "control";
@@ -42,8 +45,15 @@ const BYTES_AT_ONCE: usize = 256 << 10;
 /// A job, as its supervisor sees it.
 #[derive(Debug)]
 pub struct JobKeeper {
+    /// The directory, wherever it is moved to.
     directory: PathBuf,
+    /// What keeps that path valid.
+    opened: File,
     control: File,
+    /// The program that waits for the output, until it wants no more of it.
+    program: Option<LiveOutput>,
+    /// Whether an end has to survive a power cut.
+    durable: bool,
     /// What it prints, until nothing has the other end any more.
     output: Option<PipeReader>,
     log: OutputLog,
@@ -62,8 +72,10 @@ pub enum JobOrder {
 
 impl JobKeeper {
     /// Opens the job. From here on it counts as alive.
-    pub fn open(request: JobRequest, output: PipeReader) -> io::Result<Self> {
-        let JobRequest { directory, seconds, life } = request;
+    pub fn open(request: JobRequest, output: PipeReader, program: Option<PipeWriter>) -> io::Result<Self> {
+        let JobRequest { directory, seconds, life, output: goes_to } = request;
+        let opened = File::open(directory)?;
+        let directory = PathBuf::from(format!("/proc/self/fd/{}", opened.as_raw_fd()));
         let path = directory.join(CONTROL);
         mkfifoat(CWD, &path, Mode::from_bits_truncate(0o600))?;
         // Also for writing, so that there is always a writer: without one it would be readable all the time.
@@ -73,12 +85,19 @@ impl JobKeeper {
         fs::write(directory.join(END_BEFORE), [b' '; END_BYTES])?;
         let log = OutputLog::new(&directory);
         let deadline = now() + Duration::from_secs(seconds);
-        Ok(Self { directory, control, output: Some(output), log, deadline, life })
+        let program = program.map(LiveOutput::new).transpose()?;
+        let durable = goes_to == JobOutput::Files;
+        Ok(Self { directory, opened, control, program, durable, output: Some(output), log, deadline, life })
     }
 
-    /// What there is to wait for.
-    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        [self.control.as_fd()].into_iter().chain(self.output.as_ref().map(|output| output.as_fd()))
+    /// What there is to wait for. While the program takes no more, the job's output waits.
+    pub fn descriptors(&self) -> impl Iterator<Item = (BorrowedFd<'_>, PollFlags)> {
+        let busy = self.program.as_ref().filter(|program| program.is_full());
+        let output = self.output.as_ref().filter(|_| busy.is_none());
+        [(self.control.as_fd(), PollFlags::IN)]
+            .into_iter()
+            .chain(output.map(|output| (output.as_fd(), PollFlags::IN)))
+            .chain(busy.map(|program| (program.pipe.as_fd(), PollFlags::OUT)))
     }
 
     /// Keeps what the job has printed, and says what it was told to do.
@@ -96,24 +115,42 @@ impl JobKeeper {
     fn keep_output(&mut self, bytes_max: usize) -> io::Result<usize> {
         let mut buffer = vec![0; 64 << 10];
         let mut kept = 0;
-        while let Some(output) = &mut self.output
-            && kept < bytes_max
-        {
+        while kept < bytes_max && self.pass_on() == Taken::All {
+            let Some(output) = &mut self.output else { break };
             match output.read(&mut buffer) {
                 Ok(0) => self.output = None,
                 Ok(len) => {
                     self.log.push(&buffer[..len]);
+                    if let Some(program) = &mut self.program {
+                        program.waiting.extend_from_slice(&buffer[..len]);
+                    }
                     kept += len;
                 }
                 Err(error) if is_empty(&error) => break,
                 Err(error) => return Err(error),
             }
         }
+        self.pass_on();
         Ok(kept)
+    }
+
+    /// Gives the program what it has not taken yet.
+    fn pass_on(&mut self) -> Taken {
+        let Some(program) = &mut self.program else { return Taken::All };
+        match program.flush() {
+            Ok(taken) => taken,
+            Err(_) => {
+                self.program = None; // It is gone, or does not wait any more.
+                Taken::All
+            }
+        }
     }
 
     /// Records the end, when nothing of the job is left.
     pub fn finish(mut self, cause: JobEndCause, status: Option<WaitStatus>, killed: usize) -> io::Result<()> {
+        if let Some(program) = &self.program {
+            rustix::io::ioctl_fionbio(&program.pipe, false)?; // Nothing is left that could be kept waiting.
+        }
         while self.keep_output(BYTES_AT_ONCE)? > 0 {}
         let end = JobEnd {
             cause,
@@ -128,9 +165,48 @@ impl JobKeeper {
         let reserved = self.directory.join(END_BEFORE);
         let mut file = OpenOptions::new().write(true).open(&reserved)?;
         file.write_all(&told)?;
-        file.sync_all()?;
+        if self.durable || self.life == JobLife::Kept {
+            file.sync_all()?;
+        }
         fs::rename(reserved, self.directory.join(END))?;
-        File::open(&self.directory)?.sync_all()
+        if self.durable || self.life == JobLife::Kept { self.opened.sync_all() } else { Ok(()) }
+    }
+}
+
+/// The pipe to the program that waits for a command.
+#[derive(Debug)]
+struct LiveOutput {
+    pipe: PipeWriter,
+    /// What it has not taken yet: at most what was read at once.
+    waiting: Vec<u8>,
+}
+
+/// How much the program took of what there is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Taken {
+    All,
+    Some,
+}
+
+impl LiveOutput {
+    fn new(pipe: PipeWriter) -> io::Result<Self> {
+        rustix::io::ioctl_fionbio(&pipe, true)?;
+        Ok(Self { pipe, waiting: Vec::new() })
+    }
+
+    fn is_full(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    fn flush(&mut self) -> io::Result<Taken> {
+        while !self.waiting.is_empty() {
+            match self.pipe.write(&self.waiting) {
+                Ok(len) => drop(self.waiting.drain(..len)),
+                Err(error) if is_empty(&error) => return Ok(Taken::Some),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Taken::All)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The supervisor's own process: one thread, one command.
 
-use std::io::{self, IoSliceMut, Read as _, Write as _};
+use std::io::{self, IoSliceMut, PipeWriter, Read as _, Write as _};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -19,12 +19,12 @@ use rustix::process::{
 
 use super::footprint::Footprint;
 use super::job::{JobKeeper, JobOrder};
-use super::{STOP, tree};
+use super::{KEEP, STOP, tree};
 use crate::clock::now;
 use crate::confine::guard::PlaceholderLock;
 use crate::confine::namespace::NamespaceCommand;
 use crate::confine::{self};
-use crate::wire::{Confinement, JobEndCause, JobLife, JobRequest, Report, StartRequest};
+use crate::wire::{Confinement, JobEndCause, JobLife, JobOutput, JobRequest, Report, StartRequest};
 
 /// Runs one command for the program at the other end of standard input.
 pub(crate) fn main() -> i32 {
@@ -61,11 +61,15 @@ fn run(control: &UnixStream) -> io::Result<Report> {
     report
 }
 
-/// Has the output of a background job come here.
+/// Has the output of a recorded command come here.
 fn keep_output(job: JobRequest, command: &mut Command) -> io::Result<JobKeeper> {
     let (output, end) = io::pipe()?;
     command.stdout(end.try_clone()?).stderr(end);
-    JobKeeper::open(job, output)
+    let program = match job.output {
+        JobOutput::Files => None,
+        JobOutput::FilesAndProgram => Some(PipeWriter::from(io::stdout().as_fd().try_clone_to_owned()?)),
+    };
+    JobKeeper::open(job, output, program)
 }
 
 /// One command, and all that can happen to it.
@@ -140,6 +144,7 @@ impl Overseer<'_> {
                     let first = self.terminate(JobEndCause::Stopped);
                     stopping.get_or_insert(first);
                 }
+                Event::Keep => self.job.iter_mut().for_each(|job| job.life = JobLife::Kept),
                 Event::ProgramGone if self.outlives_program() => self.program = Program::Gone,
                 Event::ProgramGone => return Ok(Over { cause: JobEndCause::ProgramGone, status: None }),
                 Event::Other => {}
@@ -161,8 +166,9 @@ impl Overseer<'_> {
         let timeout = left.map(Timespec::try_from).transpose().map_err(io::Error::other)?;
         let of_program = (self.program == Program::Here).then_some(self.control.as_fd());
         let of_job = self.job.iter().flat_map(JobKeeper::descriptors);
-        let all = [pidfd.as_fd()].into_iter().chain(of_job).chain(of_program);
-        let mut watched: Vec<PollFd<'_>> = all.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+        let first = [(pidfd.as_fd(), PollFlags::IN)].into_iter();
+        let all = first.chain(of_job).chain(of_program.map(|program| (program, PollFlags::IN)));
+        let mut watched: Vec<PollFd<'_>> = all.map(|(fd, flags)| PollFd::from_borrowed_fd(fd, flags)).collect();
         match poll(&mut watched, timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
@@ -182,6 +188,8 @@ impl Overseer<'_> {
 enum Event {
     /// The program asked for the command's end.
     Stop,
+    /// The command may outlive the program.
+    Keep,
     /// The program is gone.
     ProgramGone,
     /// A process ended, or it is time to look.
@@ -194,6 +202,7 @@ fn heard(mut control: &UnixStream) -> io::Result<Event> {
     match control.read(&mut byte) {
         Ok(0) => Ok(Event::ProgramGone),
         Ok(_) if byte == [STOP] => Ok(Event::Stop),
+        Ok(_) if byte == [KEEP] => Ok(Event::Keep),
         Ok(_) => Ok(Event::Other),
         Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Ok(Event::ProgramGone),
         Err(error) => Err(error),

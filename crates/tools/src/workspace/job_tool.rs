@@ -106,7 +106,7 @@ impl Tool for JobTool {
         match (input.action, input.from) {
             (JobAction::List, _) | (JobAction::Read, None) => {}
             (JobAction::Read, Some(from)) => return Ok(output_from(&files, from)?.into()),
-            (JobAction::Wait, _) if files.state() == JobState::Running => {
+            (JobAction::Wait, _) if files.command.state() == JobState::Running => {
                 let seconds = input.seconds.clamp(1, SECONDS_MAX);
                 let handle = WaitHandle { job: files.number, until_milliseconds: milliseconds() + 1_000 * seconds };
                 let handle = serde_json::to_value(handle)?;
@@ -114,8 +114,8 @@ impl Tool for JobTool {
             }
             (JobAction::Wait, _) => {}
             (JobAction::Stop, _) => {
-                files.stop()?;
-                if timeout(STOP_MAX, files.over()).await.is_err() {
+                files.command.stop()?;
+                if timeout(STOP_MAX, files.command.over()).await.is_err() {
                     return Err(format!("job {} was told to end and still runs", files.number).into());
                 }
             }
@@ -128,8 +128,8 @@ impl Tool for JobTool {
             serde_json::from_value(handle).map_err(|_| ToolError::unknown("The handle of the job cannot be read."))?;
         let files = self.find(context.chat, Some(job))?;
         let left = Duration::from_millis(until_milliseconds.saturating_sub(milliseconds()));
-        if files.state() == JobState::Running && !left.is_zero() {
-            let ended = timeout(left.min(LOOK_MAX), files.over()).await;
+        if files.command.state() == JobState::Running && !left.is_zero() {
+            let ended = timeout(left.min(LOOK_MAX), files.command.over()).await;
             if ended.is_err() && left > LOOK_MAX {
                 return Ok(LookResult::Pending(Duration::ZERO));
             }
@@ -153,7 +153,7 @@ fn newest(files: &JobFiles) -> Result<String, ToolError> {
     if job.state != JobState::Running {
         files.seen();
     }
-    let (output, from) = files.newest_output(NEWEST_BYTES)?;
+    let (output, from) = files.command.newest_output(NEWEST_BYTES)?;
     let before = match from {
         0 => String::new(),
         from => format!("[{from} bytes came before: `read` with `from` shows them]\n"),
@@ -162,7 +162,7 @@ fn newest(files: &JobFiles) -> Result<String, ToolError> {
 }
 
 fn output_from(files: &JobFiles, from: u64) -> Result<String, ToolError> {
-    let (output, to) = files.output(from, SHOWN_BYTES_MAX)?;
+    let (output, to) = files.command.output(from, SHOWN_BYTES_MAX)?;
     let job = files.job();
     let more = if to < job.output_bytes { format!("\n[go on with from {to}]") } else { String::new() };
     Ok(format!("{}\n[bytes {from}–{to}]\n{}{more}", told(&job), String::from_utf8_lossy(&output)))

@@ -10,24 +10,20 @@
 //! STATE/CHAT/jobs/N/…            what the supervisor keeps
 //! ```
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use everturn::core::ids::{CallUid, ChatId};
-use rustix::fs::OFlags;
-use tokio::io::Interest;
-use tokio::net::unix::pipe;
 
+use super::recorded::{CommandFiles, is_alive};
 use super::state::{ChatState, make_directory, sync};
-use crate::supervisor::STOP;
-use crate::supervisor::job::{CONTROL, END, OUTPUT, milliseconds};
+use crate::supervisor::job::milliseconds;
 use crate::wire::{JobEnd, JobLife, JobRecord};
 
 const JOBS: &str = "jobs";
-const RECORD: &str = "job.json";
 const TOLD: &str = "told";
 /// Jobs of a chat that may run at once.
 pub const RUNNING_MAX: usize = 8;
@@ -109,9 +105,12 @@ impl ChatJobs {
     /// One of them.
     pub fn get(&self, number: u32) -> Option<JobFiles> {
         let directory = self.directory.join(number.to_string());
-        let record = fs::read(directory.join(RECORD)).ok()?;
-        let record = serde_json::from_slice(&record).ok()?;
-        Some(JobFiles { chat: self.chat, number, directory, record })
+        Some(JobFiles { chat: self.chat, number, command: CommandFiles::read(directory)? })
+    }
+
+    /// The job that a call has started.
+    pub fn of(&self, call: CallUid) -> Option<JobFiles> {
+        self.all().into_iter().find(|files| CallUid::from(files.command.record.call) == call)
     }
 
     /// All of them, the oldest first.
@@ -124,26 +123,46 @@ impl ChatJobs {
         self.numbers().into_iter().any(|number| is_alive(&self.directory.join(number.to_string())))
     }
 
+    /// Whether another job may be started.
+    pub fn has_room(&self) -> bool {
+        self.all().iter().filter(|files| files.command.state() == JobState::Running).count() < RUNNING_MAX
+    }
+
     /// Records a job that is about to start.
     pub fn record(&self, record: JobRecord) -> io::Result<JobFiles> {
+        let (number, directory) = self.make_next()?;
+        let command = CommandFiles { directory, record };
+        command.write_record()?;
+        command.sync_record()?;
+        sync(&self.directory)?;
+        Ok(JobFiles { chat: self.chat, number, command })
+    }
+
+    /// Makes a job of a command that runs.
+    pub fn take_over(&self, command: CommandFiles, life: JobLife) -> io::Result<JobFiles> {
+        let record = JobRecord { life, ..command.record };
+        let command = CommandFiles { record, ..command };
+        command.write_record()?;
+        command.sync_record()?;
+        let (number, directory) = self.make_next()?;
+        fs::rename(&command.directory, &directory)?; // Onto an empty directory.
+        sync(&self.directory)?;
+        Ok(JobFiles { chat: self.chat, number, command: CommandFiles { directory, ..command } })
+    }
+
+    /// The next number, and an empty directory for it.
+    fn make_next(&self) -> io::Result<(u32, PathBuf)> {
         self.forget_oldest()?;
         make_directory(&self.directory)?;
         let mut number = self.numbers().last().map_or(1, |newest| newest + 1);
-        let directory = loop {
+        loop {
             let directory = self.directory.join(number.to_string());
             match DirBuilder::new().mode(0o700).create(&directory) {
-                Ok(()) => break directory,
+                Ok(()) => return Ok((number, directory)),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
                 Err(error) => return Err(error),
             }
-        };
-        let mut file = tempfile::NamedTempFile::new_in(&directory)?;
-        file.write_all(&serde_json::to_vec(&record)?)?;
-        file.as_file().sync_all()?;
-        file.persist(directory.join(RECORD)).map_err(|error| error.error)?;
-        sync(&directory)?;
-        sync(&self.directory)?;
-        Ok(JobFiles { chat: self.chat, number, directory, record })
+        }
     }
 
     /// Removes the oldest jobs that are over until one more fits. The newest stays: numbers are not given twice.
@@ -156,23 +175,22 @@ impl ChatJobs {
     }
 }
 
-/// What is kept of one job.
+/// A job of a chat.
 #[derive(Debug, Clone)]
 pub struct JobFiles {
     chat: ChatId,
     pub number: u32,
-    pub directory: PathBuf,
-    pub record: JobRecord,
+    pub command: CommandFiles,
 }
 
 impl JobFiles {
     /// The job as it is now.
     pub fn job(&self) -> BackgroundJob {
-        let JobRecord { call, command, started_milliseconds, seconds, life, .. } = self.record.clone();
-        let state = self.state();
+        let JobRecord { call, command, started_milliseconds, seconds, life, .. } = self.command.record.clone();
+        let state = self.command.state();
         let output_bytes = match &state {
             JobState::Ended(end) => end.output_bytes,
-            JobState::Running | JobState::Lost => self.files().last().map_or(0, |(from, len, _)| from + len),
+            JobState::Running | JobState::Lost => self.command.output_bytes(),
         };
         BackgroundJob {
             chat: self.chat,
@@ -187,42 +205,10 @@ impl JobFiles {
         }
     }
 
-    /// What became of it. An end is looked for again after the supervisor was found gone: it may have come in between.
-    pub fn state(&self) -> JobState {
-        if let Some(end) = self.end() {
-            return JobState::Ended(end);
-        }
-        if is_alive(&self.directory) {
-            return JobState::Running;
-        }
-        self.end().map_or(JobState::Lost, JobState::Ended)
-    }
-
-    fn end(&self) -> Option<JobEnd> {
-        serde_json::from_slice(&fs::read(self.directory.join(END)).ok()?).ok()
-    }
-
-    /// Asks it to end: SIGTERM, and SIGKILL a moment later. One that is over needs no asking.
-    pub fn stop(&self) -> io::Result<()> {
-        match open_control(&self.directory) {
-            Ok(mut control) => control.write_all(&[STOP]),
-            Err(_) => Ok(()),
-        }
-    }
-
-    /// Waits until it is over.
-    pub async fn over(&self) -> io::Result<()> {
-        let Ok(control) = pipe::OpenOptions::new().open_sender(self.directory.join(CONTROL)) else {
-            return Ok(());
-        };
-        control.ready(Interest::ERROR).await?; // Its only reader is gone.
-        Ok(())
-    }
-
     /// Whether the model is to be told of the end before this step. After that only a step that is begun again is told: what
     /// it was told may not have been stored.
     pub fn is_news(&self, step: u64) -> bool {
-        let path = self.directory.join(TOLD);
+        let path = self.command.directory.join(TOLD);
         match fs::read_to_string(&path).unwrap_or_default().as_str() {
             "" => fs::write(&path, step.to_string()).is_ok(),
             told => told == step.to_string(),
@@ -231,70 +217,15 @@ impl JobFiles {
 
     /// Remembers that the model has seen the end.
     pub fn seen(&self) {
-        let _ = fs::write(self.directory.join(TOLD), "seen"); // Otherwise it is told again.
+        let _ = fs::write(self.command.directory.join(TOLD), "seen"); // Otherwise it is told again.
     }
-
-    /// Output from a byte on, at most so much, and the byte that it ends before. What was not kept is told of instead.
-    pub fn output(&self, from: u64, len: u64) -> io::Result<(Vec<u8>, u64)> {
-        let mut output = Vec::new();
-        let mut at = from;
-        let mut left = len;
-        for (start, size, path) in self.files() {
-            if start + size <= at || left == 0 {
-                continue;
-            }
-            if start > at {
-                output.extend(format!("[{} bytes are missing here, and were not kept]\n", start - at).into_bytes());
-                at = start;
-            }
-            let mut file = File::open(path)?;
-            file.seek(SeekFrom::Start(at - start))?;
-            let read = file.take(left.min(start + size - at)).read_to_end(&mut output)? as u64;
-            at += read;
-            left -= read;
-        }
-        Ok((output, at))
-    }
-
-    /// The newest output in whole lines, and the byte that it begins with.
-    pub fn newest_output(&self, len: u64) -> io::Result<(Vec<u8>, u64)> {
-        let total = self.files().last().map_or(0, |(from, len, _)| from + len);
-        let from = total.saturating_sub(len);
-        let (output, _) = self.output(from, len)?;
-        let line = output.iter().position(|byte| *byte == b'\n').filter(|end| from > 0 && *end < output.len() / 2);
-        let cut = line.map_or(0, |end| end + 1);
-        Ok((output[cut..].to_vec(), from + cut as u64))
-    }
-
-    /// The files of its output in order: where each begins, and how long it is.
-    fn files(&self) -> Vec<(u64, u64, PathBuf)> {
-        let entries = fs::read_dir(&self.directory).into_iter().flatten().flatten();
-        let mut files: Vec<_> = entries
-            .filter_map(|entry| {
-                let from = entry.file_name().to_str()?.strip_prefix(OUTPUT)?.parse().ok()?;
-                Some((from, entry.metadata().ok()?.len(), entry.path()))
-            })
-            .collect();
-        files.sort_unstable();
-        files
-    }
-}
-
-/// Whether a job has a supervisor: the only reader of its pipe.
-fn is_alive(directory: &Path) -> bool {
-    open_control(directory).is_ok()
-}
-
-fn open_control(directory: &Path) -> io::Result<File> {
-    let flags = OFlags::NONBLOCK.bits().cast_signed();
-    OpenOptions::new().write(true).custom_flags(flags).open(directory.join(CONTROL))
 }
 
 /// Stops every job in the state directory of a chat, and waits for their ends.
 pub async fn stop_all(jobs: &ChatJobs) -> io::Result<()> {
     for job in jobs.all() {
-        job.stop()?;
-        job.over().await?;
+        job.command.stop()?;
+        job.command.over().await?;
     }
     Ok(())
 }

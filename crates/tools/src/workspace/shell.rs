@@ -17,13 +17,14 @@ use serde_json::Value;
 use tokio::io::AsyncReadExt as _;
 use tokio::time::{Instant, timeout};
 
-use super::jobs::{JobFiles, JobState, RUNNING_MAX};
-use super::{Workspace, files, job_tool};
+use super::jobs::{ChatJobs, JobFiles, JobState, RUNNING_MAX};
+use super::recorded::{ChatCommands, CommandFiles};
+use super::{LongCommands, Workspace, files, job_tool};
 use crate::confine::probe::Level;
 use crate::failpoint::failpoint;
 use crate::supervisor::job::milliseconds;
 use crate::supervisor::{Ended, RunningCommand, ToolCommand};
-use crate::wire::{Access, JobEndCause, JobLife, JobRecord, JobRequest, Network, TreeChanges};
+use crate::wire::{Access, JobEndCause, JobLife, JobOutput, JobRecord, JobRequest, Network, TreeChanges};
 
 /// Seconds a command may take, unless the call says otherwise.
 const SECONDS: u64 = 120;
@@ -64,7 +65,8 @@ struct ShellInput {
     command: String,
     /// The directory to start in, relative to the workspace.
     cwd: Option<String>,
-    /// How long it may take: 120 seconds unless you say otherwise, at most 600. In the background 3600, at most 86400.
+    /// How long to wait for it: 120 seconds unless you say otherwise, at most 600. In the background how long it may take:
+    /// 3600, at most 86400.
     seconds: Option<u64>,
     /// Only look: nothing can be written and nothing reached over the network.
     #[serde(default)]
@@ -119,37 +121,29 @@ impl Shell {
 
     /// Starts a background job, or finds the one that this call has started before a crash.
     async fn start_job(&self, context: &ToolContext, input: &ShellInput) -> Result<ToolReturn, ToolError> {
-        let workspace = &self.workspace;
-        let jobs = workspace.chat_jobs(context.chat)?;
-        let all = jobs.all();
-        if let Some(files) = all.iter().find(|files| CallUid::from(files.record.call) == context.call) {
-            if files.record.life == JobLife::WithProgram {
-                let _ = timeout(LEFTOVER_MAX, files.over()).await; // If it still runs, this program has started it.
+        let jobs = self.workspace.chat_jobs(context.chat)?;
+        if let Some(files) = jobs.of(context.call) {
+            if files.command.record.life == JobLife::WithProgram {
+                let _ = timeout(LEFTOVER_MAX, files.command.over()).await; // If it still runs, this program has started it.
             }
-            return found_again(files);
+            return found_again(&files).map(Into::into);
         }
-        if all.iter().filter(|files| files.state() == JobState::Running).count() >= RUNNING_MAX {
+        if !jobs.has_room() {
             return Err(
                 format!("{RUNNING_MAX} background jobs of this chat run already: stop one, or wait for it").into()
             );
         }
         let seconds = input.seconds.unwrap_or(JOB_SECONDS).clamp(1, JOB_SECONDS_MAX);
         let command = self.command(context.chat, input)?;
-        let life = workspace.job_life;
-        let files = jobs.record(JobRecord {
-            call: context.call.into(),
-            workspace: workspace.root.clone(),
-            command: input.command.clone(),
-            started_milliseconds: milliseconds(),
-            seconds,
-            life,
-        })?;
+        let life = self.workspace.job_life;
+        let files = jobs.record(self.record(context.call, input, seconds, life))?;
         failpoint!("job-recorded");
-        let request = JobRequest { directory: files.directory.clone(), seconds, life };
+        let directory = files.command.directory.clone();
+        let request = JobRequest { directory, seconds, life, output: JobOutput::Files };
         let mut process = match command.start_job(request).await {
             Ok(process) => process,
             Err(error) => {
-                std::fs::remove_dir_all(&files.directory)?;
+                std::fs::remove_dir_all(&files.command.directory)?;
                 return Err(error.into());
             }
         };
@@ -157,6 +151,89 @@ impl Shell {
         // Its end ends the supervisor, and with this program's end the connection to it.
         tokio::spawn(async move { process.wait().await });
         Ok(started(files.number, seconds, life).into())
+    }
+
+    fn record(&self, call: CallUid, input: &ShellInput, seconds: u64, life: JobLife) -> JobRecord {
+        JobRecord {
+            call: call.into(),
+            workspace: self.workspace.root.clone(),
+            command: input.command.clone(),
+            started_milliseconds: milliseconds(),
+            seconds,
+            life,
+        }
+    }
+
+    /// Starts a command that its call waits for. It is recorded, unless that is impossible, as on a full disk.
+    async fn start(
+        &self,
+        context: &ToolContext,
+        input: &ShellInput,
+    ) -> Result<(RunningCommand, Option<CommandFiles>), ToolError> {
+        let command = self.command(context.chat, input)?;
+        let commands = ChatCommands::new(&self.workspace.chat_state(context.chat)?);
+        if let Some(earlier) = commands.get(context.call) {
+            let _ = timeout(LEFTOVER_MAX, earlier.over()).await; // The program that started it is gone.
+        }
+        let record = self.record(context.call, input, JOB_SECONDS, JobLife::WithProgram);
+        let recorded = match commands.record(record) {
+            Ok(files) => {
+                let (directory, output) = (files.directory.clone(), JobOutput::FilesAndProgram);
+                let request = JobRequest { directory, seconds: JOB_SECONDS, life: JobLife::WithProgram, output };
+                command.clone().start_recorded(request).await.map(|running| (running, Some(files)))
+            }
+            Err(error) => Err(error),
+        };
+        match recorded {
+            Ok(started) => Ok(started),
+            Err(error) => {
+                tracing::warn!(%error, call = %context.call, "a command could not be recorded: it runs without");
+                Ok((command.start().await?, None))
+            }
+        }
+    }
+
+    /// Whether a command that takes longer than its call waits may go on as a background job.
+    fn may_become_job(&self, chat: ChatId) -> io::Result<bool> {
+        Ok(self.workspace.long_commands == LongCommands::BecomeJobs && self.workspace.chat_jobs(chat)?.has_room())
+    }
+
+    /// Makes a background job of a command, and says its number.
+    async fn become_job(&self, chat: ChatId, running: RunningCommand, files: CommandFiles) -> io::Result<u32> {
+        let life = self.workspace.job_life;
+        let job = self.workspace.chat_jobs(chat)?.take_over(files, life)?;
+        failpoint!("shell-became-job");
+        let RunningCommand { mut process, .. } = running;
+        if life == JobLife::Kept {
+            process.keep().await?;
+        }
+        tokio::spawn(async move { process.wait().await });
+        Ok(job.number)
+    }
+
+    /// What a recorded command came to, whose program was killed before the result was stored.
+    async fn find_outcome(&self, context: &ToolContext, input: &Value) -> Result<Option<ToolOutput>, ToolError> {
+        let input: ShellInput = serde_json::from_value(input.clone())?;
+        let state = self.workspace.chat_state(context.chat)?;
+        if let Some(job) = ChatJobs::new(context.chat, &state).of(context.call) {
+            if job.command.record.life == JobLife::WithProgram {
+                let _ = timeout(LEFTOVER_MAX, job.command.over()).await;
+            }
+            return found_again(&job).map(Some);
+        }
+        let Some(files) = ChatCommands::new(&state).get(context.call) else { return Ok(None) };
+        let _ = timeout(LEFTOVER_MAX, files.over()).await;
+        let confined = self.confined(input.read_only);
+        tokio::task::spawn_blocking(move || outcome(&files, confined)).await?.map(Some)
+    }
+
+    /// How a command is confined, for the last line of its result.
+    const fn confined(&self, read_only: bool) -> &'static str {
+        match (self.workspace.level, self.network(read_only)) {
+            (Level::Off | Level::Files, _) => "not confined",
+            (Level::Full | Level::Partial, Network::Off) => "confined: no network",
+            (Level::Full | Level::Partial, Network::On) => "confined",
+        }
     }
 
     fn description(&self) -> String {
@@ -237,41 +314,51 @@ impl Tool for Shell {
         }
         let started = Instant::now();
         let limit = Duration::from_secs(input.seconds.unwrap_or(SECONDS).clamp(1, SECONDS_MAX));
-        let mut running = self.command(context.chat, &input)?.start().await?;
+        let (mut running, recorded) = self.start(&context, &input).await?;
         failpoint!("shell-started");
         let mut output = Output::default();
         let cut = tokio::select! {
             biased;
-            () = context.cancel.cancelled() => Some("interrupted"),
-            () = tokio::time::sleep_until(started + limit) => Some("time is up"),
+            () = context.cancel.cancelled() => Some(Cut::Interrupted),
+            () = tokio::time::sleep_until(started + limit) => Some(Cut::TimeUp),
             read = pump(&mut running, &mut output, &context, started) => { read?; None }
         };
+        if cut == Some(Cut::TimeUp)
+            && let Some(files) = recorded
+            && self.may_become_job(context.chat)?
+        {
+            let number = self.become_job(context.chat, running, files).await?;
+            return Ok(output.goes_on(number, limit, self.workspace.job_life).into());
+        }
         if cut.is_some() {
             running.stop().await?;
             pump(&mut running, &mut output, &context, started).await?;
         }
         let ended = running.wait().await?;
         failpoint!("shell-ended");
-        let confined = match (self.workspace.level, self.network(input.read_only)) {
-            (Level::Off | Level::Files, _) => "not confined",
-            (Level::Full | Level::Partial, Network::Off) => "confined: no network",
-            (Level::Full | Level::Partial, Network::On) => "confined",
-        };
-        Ok(output.report(cut, &ended, started.elapsed(), confined).into())
+        Ok(output.report(cut, &ended, started.elapsed(), self.confined(input.read_only)).into())
+    }
+
+    async fn outcome_after_crash(&self, context: ToolContext, input: Value) -> Result<Option<ToolOutput>, ToolError> {
+        self.find_outcome(&context, &input).await
     }
 }
 
 /// What the model is told of a job that was just started.
 fn started(number: u32, seconds: u64, life: JobLife) -> String {
-    let life = match life {
-        JobLife::WithProgram => "It ends with the program that runs this chat",
-        JobLife::Kept => "It goes on if the program that runs this chat is restarted",
-    };
-    format!("Job {number} was started and runs for at most {seconds} s. {life}. The tool `job` looks at it.\n")
+    let life = lives(life);
+    format!("Job {number} was started and runs for at most {seconds} s. {life} The tool `job` looks at it.\n")
+}
+
+const fn lives(life: JobLife) -> &'static str {
+    match life {
+        JobLife::WithProgram => "It ends with the program that runs this chat.",
+        JobLife::Kept => "It goes on if the program that runs this chat is restarted.",
+    }
 }
 
 /// What the model is told of a job that a call had started before a crash.
-fn found_again(files: &JobFiles) -> Result<ToolReturn, ToolError> {
+fn found_again(files: &JobFiles) -> Result<ToolOutput, ToolError> {
     let job = files.job();
     let told = format!("{}\nThe tool `job` looks at it.\n", job_tool::told(&job));
     match &job.state {
@@ -279,6 +366,34 @@ fn found_again(files: &JobFiles) -> Result<ToolReturn, ToolError> {
         JobState::Ended(end) if end.cause != JobEndCause::ProgramGone => Ok(told.into()),
         JobState::Ended(_) | JobState::Lost => Err(ToolError::unknown(told)),
     }
+}
+
+/// What became of a command whose call was lost, with everything that is kept of its output.
+fn outcome(files: &CommandFiles, confined: &str) -> Result<ToolOutput, ToolError> {
+    let output = Output::of(files)?;
+    let JobState::Ended(end) = files.state() else {
+        return Err(ToolError::unknown(output.of_killed("its supervisor was killed, or the machine restarted")));
+    };
+    if end.cause == JobEndCause::ProgramGone {
+        return Err(ToolError::unknown(
+            output.of_killed("the program that ran it was killed, and the command with it"),
+        ));
+    }
+    let cut = match end.cause {
+        JobEndCause::Stopped => Some(Cut::Interrupted),
+        JobEndCause::TimeUp => Some(Cut::TimeUp),
+        JobEndCause::Exited | JobEndCause::ProgramGone => None,
+    };
+    let took = Duration::from_millis(end.at_milliseconds.saturating_sub(files.record.started_milliseconds));
+    let ended = Ended { code: end.code, signal: end.signal, killed: end.killed, changes: None };
+    Ok(output.report(cut, &ended, took, confined))
+}
+
+/// Why a command was ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cut {
+    Interrupted,
+    TimeUp,
 }
 
 /// Collects what the command prints until nothing of it is left, and shows people the newest.
@@ -327,7 +442,19 @@ impl Output {
         format!("[{} s · {}]\n{}", took.as_secs(), size(total), String::from_utf8_lossy(&bytes))
     }
 
-    fn report(self, cut: Option<&str>, ended: &Ended, took: Duration, confined: &str) -> ToolOutput {
+    /// What is kept of a command that has ended.
+    fn of(files: &CommandFiles) -> io::Result<Self> {
+        let half = (KEPT_BYTES_MAX / 2) as u64;
+        let total = files.output_bytes();
+        let (head, read) = files.output(0, half)?;
+        let from = total.saturating_sub(half).max(read);
+        let (tail, _) = files.output(from, half)?;
+        let dropped = usize::try_from(from - read).unwrap_or(usize::MAX);
+        Ok(Self { head, tail: tail.into(), dropped })
+    }
+
+    /// The bytes that are kept, in whole lines, and what is missing between them.
+    fn text(self) -> Vec<u8> {
         let mut bytes = self.head;
         if self.dropped > 0 {
             bytes.extend(format!("\n[{} are missing here, and were not kept]\n", size(self.dropped)).into_bytes());
@@ -336,6 +463,34 @@ impl Output {
         if !bytes.is_empty() && !bytes.ends_with(b"\n") {
             bytes.push(b'\n');
         }
+        bytes
+    }
+
+    /// The output so far of a command that goes on as a background job.
+    fn goes_on(self, job: u32, after: Duration, life: JobLife) -> ToolOutput {
+        let mut bytes = self.text();
+        let seconds = after.as_secs();
+        let note = format!(
+            "[still running after {seconds} s: it goes on as job {job}, for at most {JOB_SECONDS} s. {} The tool `job` \
+             reads its output, waits for it and stops it]\n",
+            lives(life)
+        );
+        bytes.extend(note.into_bytes());
+        ToolOutput { bytes, ..ToolOutput::default() }
+    }
+
+    /// What a command printed that was killed with its program.
+    fn of_killed(self, why: &str) -> String {
+        let told = format!("Whether this command did all it should is unknown: {why}.");
+        match self.text() {
+            output if output.is_empty() => format!("{told} It had printed nothing."),
+            output => format!("{told} It had printed:\n{}", String::from_utf8_lossy(&output)),
+        }
+    }
+
+    fn report(self, cut: Option<Cut>, ended: &Ended, took: Duration, confined: &str) -> ToolOutput {
+        let dropped = self.dropped;
+        let mut bytes = self.text();
         bytes.extend(changed_files(ended.changes.as_ref()).into_bytes());
         let end = match (ended.code, ended.signal) {
             (Some(code), _) => format!("exit {code}"),
@@ -343,9 +498,12 @@ impl Output {
             (None, None) => "ended".to_owned(),
         };
         let mut notes = vec![end, format!("{:.1} s", took.as_secs_f64())];
-        notes.extend(cut.map(str::to_owned));
-        if self.dropped > 0 {
-            notes.push(format!("cut {}", size(self.dropped)));
+        notes.extend(cut.map(|cut| match cut {
+            Cut::Interrupted => "interrupted".to_owned(),
+            Cut::TimeUp => "time is up".to_owned(),
+        }));
+        if dropped > 0 {
+            notes.push(format!("cut {}", size(dropped)));
         }
         if ended.killed > 0 {
             notes.push(format!("{} processes left running were killed", ended.killed));

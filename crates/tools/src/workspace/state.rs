@@ -6,6 +6,7 @@
 //! STATE/CHAT/instructions.json   the instructions of the project that the chat was told
 //! STATE/CHAT/temporary/          temporary files and home directory of its commands
 //! STATE/CHAT/jobs/               background jobs
+//! STATE/CHAT/commands/           commands that calls wait for
 //! STATE/CHAT/CALL/before         content of a file before the call changed it
 //! STATE/CHAT/CALL/prepared.json  the change; renamed to made.json when the file has changed, and to undone.json
 //! ```
@@ -23,8 +24,9 @@ use std::time::{Duration, SystemTime};
 use everturn::core::ids::ChatId;
 
 use super::jobs::ChatJobs;
+use super::recorded::ChatCommands;
 
-pub use record::{ChatState, hash, sync};
+pub use record::{ChatState, hash, parse as parse_call, sync};
 
 const LOCK: &str = "lock";
 /// How long the state of a chat is kept after its last call.
@@ -91,7 +93,7 @@ impl StateDirectory {
     fn sweep_to(&self, now: SystemTime, bytes_max: u64) -> io::Result<()> {
         let mut chats = Vec::new();
         for (chat, directory) in self.chats()? {
-            let in_use = ChatJobs::at(chat, &directory).any_runs();
+            let in_use = ChatJobs::at(chat, &directory).any_runs() || ChatCommands::at(&directory).any_runs();
             if let (false, Ok(used)) = (in_use, directory.metadata().and_then(|found| found.modified())) {
                 chats.push((now.duration_since(used).unwrap_or_default(), directory));
             }

@@ -8,6 +8,7 @@ mod exhaustion;
 mod instructions;
 mod jobs;
 mod leftovers;
+mod long_commands;
 mod recall;
 mod workspace;
 

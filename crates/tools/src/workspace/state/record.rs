@@ -175,7 +175,8 @@ const fn file_at(stage: ChangeStage) -> &'static str {
     }
 }
 
-fn parse(name: &str) -> Option<CallUid> {
+/// A call by the name of its directory.
+pub fn parse(name: &str) -> Option<CallUid> {
     let (step, ordinal) = name.split_once('.')?;
     Some(CallUid { step: StepId(step.parse().ok()?), ordinal: ordinal.parse().ok()? })
 }
