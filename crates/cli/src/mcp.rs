@@ -1,6 +1,6 @@
 //! MCP servers of the daemon and of `everturn mcp`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::bail;
@@ -23,13 +23,18 @@ pub enum Starts {
 
 /// The configured servers. They keep their lists of tools in the data directory.
 pub fn servers(config: &Config, data: &Path, starts: Starts) -> anyhow::Result<McpServers> {
-    let options = McpOptions::new(data.join("mcp"));
+    let options = McpOptions::new(directory(data));
     let configs = config.mcp.servers(|name| std::env::var(name).ok())?;
     check_names(config, &configs)?;
     Ok(match starts {
         Starts::ToLearn => McpServers::start(configs, options),
         Starts::WhenCalled => McpServers::new(configs, options),
     })
+}
+
+/// Where servers keep their lists of tools, and their logins.
+pub fn directory(data: &Path) -> PathBuf {
+    data.join("mcp")
 }
 
 /// Refuses agents that name a server which is not configured.

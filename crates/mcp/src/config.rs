@@ -87,6 +87,39 @@ pub struct ServerEntry {
     pub idle_minutes: Option<u64>,
     /// The protocol's version; found out if left out.
     pub protocol: Option<Protocol>,
+    /// For whom one process or connection, and one login, is: `owner` if left out.
+    pub scope: Option<ServerScope>,
+    /// How this program is known where people log in at a remote server; found out if left out.
+    pub oauth: Option<OauthEntry>,
+}
+
+/// For whom one process or connection of a server is.
+#[derive(Deserialize, Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum ServerScope {
+    /// All chats of an owner.
+    #[default]
+    Owner,
+    /// One chat: for servers that remember what was done, such as browsers.
+    Chat,
+    /// All chats of all owners.
+    Daemon,
+}
+
+/// How this program is known where people log in.
+#[derive(Deserialize, Clone, Default, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct OauthEntry {
+    /// The name that it was registered under, if it was registered by hand.
+    pub client_id: Option<String>,
+    /// The secret that belongs to it.
+    pub client_secret: Option<String>,
+    /// The address of a document that describes it.
+    pub client_metadata_url: Option<String>,
+    /// Scopes to ask for instead of those that the server names.
+    pub scopes: Option<Vec<String>>,
+    /// The port of this machine that the browser is sent to after a login; any free one if left out.
+    pub redirect_port: Option<u16>,
 }
 
 /// An exception for one tool.
@@ -181,6 +214,20 @@ pub struct ServerConfig {
     pub(crate) silence_max: Duration,
     pub(crate) idle_max: Duration,
     pub(crate) protocol: Option<Protocol>,
+    pub(crate) scope: ServerScope,
+    pub(crate) oauth: OauthClient,
+}
+
+/// How this program is known where people log in, with variables filled in.
+#[derive(Clone, Default, PartialEq)]
+pub(crate) struct OauthClient {
+    pub(crate) id: Option<String>,
+    pub(crate) secret: Option<String>,
+    pub(crate) document: Option<String>,
+    pub(crate) scope: Option<String>,
+    pub(crate) redirect_port: Option<u16>,
+    /// Hosts to which secrets may travel unencrypted, with commas between. This machine always may.
+    pub(crate) plain_hosts: String,
 }
 
 /// Where a server is.
@@ -235,6 +282,7 @@ impl ServerEntry {
             0 => Err(bad(format!("`{key}` is 0; it must be 1 or more"))),
             seconds => Ok(Duration::from_secs(seconds)),
         };
+        let oauth = self.oauth_client(&variable).map_err(bad)?;
         let call_max = self.call_seconds.map(|told| seconds(Some(told), told, "call_seconds")).transpose()?;
         Ok(ServerConfig {
             name: name.into(),
@@ -247,8 +295,31 @@ impl ServerEntry {
             silence_max: seconds(self.silence_seconds, SILENCE_SECONDS, "silence_seconds")?,
             idle_max: seconds(self.idle_minutes, IDLE_MINUTES, "idle_minutes")? * 60,
             protocol: self.protocol,
+            scope: self.scope.unwrap_or_default(),
+            oauth,
             only: self.only,
             tools: self.tools,
+        })
+    }
+
+    fn oauth_client(&self, variable: &impl Fn(&str) -> Option<String>) -> Result<OauthClient, String> {
+        let plain_hosts = variable(endpoint::PLAIN_HOSTS).unwrap_or_default();
+        let Some(entry) = &self.oauth else { return Ok(OauthClient { plain_hosts, ..OauthClient::default() }) };
+        if self.url.is_none() {
+            return Err("`oauth` is for servers with a `url`; a `command` has `env`".into());
+        }
+        let told = |value: &Option<String>| value.as_ref().map(|value| filled(value, "oauth", variable)).transpose();
+        let id = told(&entry.client_id)?;
+        if id.is_none() && entry.client_secret.is_some() {
+            return Err("`oauth` has a `client_secret` without a `client_id`".into());
+        }
+        Ok(OauthClient {
+            id,
+            secret: told(&entry.client_secret)?,
+            document: told(&entry.client_metadata_url)?,
+            scope: entry.scopes.as_ref().map(|scopes| scopes.join(" ")),
+            redirect_port: entry.redirect_port,
+            plain_hosts,
         })
     }
 
@@ -377,6 +448,20 @@ impl ServerConfig {
         }
     }
 
+    /// The port that the browser is to be sent to after a login, if one is configured.
+    #[must_use]
+    pub const fn redirect_port(&self) -> Option<u16> {
+        self.oauth.redirect_port
+    }
+
+    /// The owner that a login is stored for, which is nobody in particular if all share it.
+    pub(crate) fn login_owner<'a>(&self, owner: &'a str) -> &'a str {
+        match self.scope {
+            ServerScope::Owner | ServerScope::Chat => owner,
+            ServerScope::Daemon => "",
+        }
+    }
+
     /// Whether a tool of the server is offered.
     pub(crate) fn offers(&self, tool: &str) -> bool {
         let is_listed = self.only.as_ref().is_none_or(|only| only.iter().any(|name| name == tool));
@@ -388,6 +473,13 @@ impl ServerConfig {
 impl fmt::Debug for ServerConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ServerConfig").field("name", &self.name).field("what", &self.what()).finish_non_exhaustive()
+    }
+}
+
+/// Secrets are left out.
+impl fmt::Debug for OauthEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OauthEntry").field("client_id", &self.client_id).finish_non_exhaustive()
     }
 }
 

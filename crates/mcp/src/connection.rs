@@ -30,6 +30,8 @@ use tokio_util::sync::CancellationToken;
 use crate::config::{Place, Protocol, ServerConfig};
 use crate::definition::{ToolDefinition, cut};
 use crate::handshake::{HandshakeError, begin};
+use crate::oauth::Logins;
+use crate::oauth::bearer::{Bearer, Whose};
 use crate::tool_cache::KnownTools;
 use crate::transport::http::{HttpClient, HttpFailure, transport_config};
 use crate::transport::lines::{LineState, LineTransport};
@@ -172,6 +174,9 @@ pub(crate) struct Start<'a> {
     pub(crate) protocol: Option<Protocol>,
     pub(crate) directory: &'a Path,
     pub(crate) helper: Option<&'a PathBuf>,
+    pub(crate) logins: &'a Logins,
+    /// Whose login is used.
+    pub(crate) whose: Whose,
 }
 
 impl Connection {
@@ -258,7 +263,10 @@ impl Connection {
             return Err(StartFailure::new("it has no address"));
         };
         let transport = StreamableHttpClientTransport::with_client(
-            HttpClient::new(headers.clone()),
+            HttpClient::new(
+                headers.clone(),
+                Bearer::new(start.logins.clone(), start.config.name(), url, start.whose.clone()),
+            ),
             transport_config(url.as_str()),
         );
         let preferred_versions = vec![ProtocolVersion::V_2026_07_28];
@@ -458,7 +466,7 @@ impl Connection {
         self.spoilt.store(true, Ordering::Relaxed);
         match (&error, http_failure(&error)) {
             (_, Some(HttpFailure::NotConnected(why))) => return CallFailure::NotRun(why.clone()),
-            (_, Some(refused @ HttpFailure::Refused(_))) => return CallFailure::NeedsLogin(refused.to_string()),
+            (_, Some(refused @ HttpFailure::Refused(..))) => return CallFailure::NeedsLogin(refused.to_string()),
             // A line that could not be written whole is not a message.
             (ServiceError::TransportSend(sent), _) if sent.error.is::<io::Error>() => {
                 return CallFailure::NotRun(self.why(&error).await);
@@ -543,7 +551,7 @@ fn http_start_failure(error: &ClientInitializeError) -> StartFailure {
         _ => None,
     };
     match failure {
-        Some(refused @ HttpFailure::Refused(_)) => {
+        Some(refused @ HttpFailure::Refused(..)) => {
             StartFailure { reason: refused.to_string(), kind: StartFailureKind::NeedsLogin }
         }
         Some(failure) => StartFailure::new(failure.to_string()),

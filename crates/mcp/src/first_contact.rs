@@ -47,6 +47,7 @@ impl Hook for McpHook {
         let until = Instant::now() + WAIT_MAX;
         let mut missing = Vec::new();
         for server in self.servers.iter().filter(|server| server.known().is_none()) {
+            server.retry_after_login();
             let _ = timeout_at(until, server.met()).await;
             let name = &server.config.name;
             if server.known().is_none() && self.tell(chat.id, name) {

@@ -20,6 +20,7 @@
 //! Local servers are processes under a supervisor, made from the program's own executable: its `main` calls
 //! [`everturn_tools::init`] first.
 
+mod clock;
 pub mod config;
 mod connection;
 mod definition;
@@ -27,6 +28,7 @@ mod entropy;
 mod first_contact;
 mod handshake;
 mod names;
+mod oauth;
 mod question;
 mod result;
 mod search;
@@ -37,10 +39,11 @@ mod tool;
 mod tool_cache;
 mod transport;
 
-pub use config::{BadServer, Permission, Protocol, ServerConfig, ServerEntry, ToolEntry};
+pub use config::{BadServer, OauthEntry, Permission, Protocol, ServerConfig, ServerEntry, ServerScope, ToolEntry};
 pub use connection::{StartFailure, StartFailureKind};
 pub use definition::{Hints, ToolDefinition};
 pub use first_contact::McpHook;
 pub use names::offered_name;
+pub use oauth::{LoginError, LoginFlow, LoginOptions, LoginStatus, Logins};
 pub use servers::{McpOptions, McpServers, NoSuchServer, ServerState, ServerStatus, ToolStatus};
 pub use tool_cache::KnownTools;

@@ -1,6 +1,6 @@
 //! One configured server: what is known about it, and its processes.
 //!
-//! A server starts when it is called, once per owner of chats: one for all would mix people. One that dies is started
+//! A server starts when it is called, once per owner of chats unless its entry says otherwise. One that dies is started
 //! again with growing pauses, and rests after five deaths within ten minutes. One that is not called for a while is
 //! stopped.
 
@@ -9,23 +9,43 @@ mod restarts;
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use everturn::SharedTool;
+use everturn::core::ids::ChatId;
+use everturn::{SharedTool, ToolContext};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::Instant;
 
-use crate::config::ServerConfig;
+use crate::config::{ServerConfig, ServerScope};
 use crate::connection::{Connection, Greeting, Start, StartFailure, StartFailureKind, ToolChanges};
 use crate::definition::ToolDefinition;
+use crate::oauth::Logins;
+use crate::oauth::bearer::Whose;
 use crate::tool::McpTool;
 use crate::tool_cache::{KnownTools, ToolCache};
 use restarts::Restarts;
 
 /// Calls that run at once in one process of a server.
 const CALLS_MAX: usize = 8;
-/// The owner of the process that only lists tools.
-const NO_OWNER: &str = "";
+
+/// On whose behalf a server is used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Caller<'a> {
+    /// A chat.
+    Chat { owner: &'a str, chat: ChatId },
+    /// This program, which reads the list of tools.
+    ListsTools,
+}
+
+/// What one process or connection of a server is for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum InstanceKey {
+    Owner(String),
+    Chat(ChatId),
+    Everybody,
+    /// It only lists tools.
+    Lists,
+}
 
 /// One configured server.
 pub(crate) struct Server {
@@ -36,7 +56,8 @@ pub(crate) struct Server {
     helper: Option<PathBuf>,
     known: RwLock<Option<Arc<KnownTools>>>,
     findings: Mutex<Findings>,
-    instances: Mutex<HashMap<String, Arc<Instance>>>,
+    instances: Mutex<HashMap<InstanceKey, Arc<Instance>>>,
+    logins: Logins,
     /// How far the first contact is.
     contact: watch::Sender<Contact>,
     /// Called when its tools have changed.
@@ -59,6 +80,8 @@ pub(crate) struct Findings {
     pub(crate) failure: Option<StartFailure>,
     /// Tools of its list that cannot be used, with the reason.
     pub(crate) refused: BTreeMap<String, String>,
+    /// When the logins at the server had changed last when it failed.
+    logins: Option<SystemTime>,
 }
 
 /// The process of a server, or the connection to it, for one owner.
@@ -88,6 +111,13 @@ pub(crate) struct Activity {
     pub(crate) in_use: usize,
     /// How long it rests after failures.
     pub(crate) rests: Option<Duration>,
+}
+
+impl<'a> Caller<'a> {
+    /// The chat of a call.
+    pub(crate) fn of(context: &'a ToolContext) -> Self {
+        Self::Chat { owner: &context.owner, chat: context.chat }
+    }
 }
 
 impl Instance {
@@ -121,6 +151,7 @@ impl Server {
         cache: ToolCache,
         directory: PathBuf,
         helper: Option<PathBuf>,
+        logins: Logins,
         on_change: impl Fn() + Send + Sync + 'static,
     ) -> Self {
         let known = cache.read(&config).map(Arc::new);
@@ -132,6 +163,7 @@ impl Server {
             known: RwLock::new(known),
             findings: Mutex::default(),
             instances: Mutex::default(),
+            logins,
             contact: watch::Sender::new(Contact::Idle),
             on_change: Box::new(on_change),
         }
@@ -164,8 +196,9 @@ impl Server {
     }
 
     /// A connection for a call of this owner's chat. Starts the server if it does not run.
-    pub(crate) async fn lend(self: &Arc<Self>, owner: &str) -> Result<Lent, StartFailure> {
-        let instance = locked(&self.instances).entry(owner.into()).or_insert_with(|| Arc::new(Instance::new())).clone();
+    pub(crate) async fn lend(self: &Arc<Self>, caller: Caller<'_>) -> Result<Lent, StartFailure> {
+        let key = self.key(&caller);
+        let instance = locked(&self.instances).entry(key).or_insert_with(|| Arc::new(Instance::new())).clone();
         let call = instance.calls.clone().acquire_owned().await;
         let call = call.map_err(|_| StartFailure::new("it was stopped"))?;
         let mut slot = instance.slot.lock().await;
@@ -177,7 +210,7 @@ impl Server {
             }
             slot.restarts.died();
         }
-        let connection = Arc::new(self.start(&mut slot.restarts).await?);
+        let connection = Arc::new(self.start(&mut slot.restarts, &caller).await?);
         if let Some(changes) = connection.changes() {
             tokio::spawn(follow(Arc::downgrade(self), Arc::downgrade(&connection), changes));
         }
@@ -199,14 +232,24 @@ impl Server {
 
     /// Starts the server once to learn its tools.
     pub(crate) async fn learn(self: &Arc<Self>) -> Result<Arc<KnownTools>, StartFailure> {
-        let lent = self.lend(NO_OWNER).await?;
+        let lent = self.lend(Caller::ListsTools).await?;
         drop(lent);
-        let instance = locked(&self.instances).remove(NO_OWNER);
+        let instance = locked(&self.instances).remove(&InstanceKey::Lists);
         drop(instance); // Chats have owners: none would use it.
         self.known().ok_or_else(|| StartFailure::new("it gave no list of tools"))
     }
 
-    async fn start(self: &Arc<Self>, restarts: &mut Restarts) -> Result<Connection, StartFailure> {
+    /// Which process or connection a caller gets.
+    fn key(&self, caller: &Caller<'_>) -> InstanceKey {
+        match (caller, self.config.scope) {
+            (Caller::ListsTools, _) => InstanceKey::Lists,
+            (Caller::Chat { owner, .. }, ServerScope::Owner) => InstanceKey::Owner((*owner).into()),
+            (Caller::Chat { chat, .. }, ServerScope::Chat) => InstanceKey::Chat(*chat),
+            (Caller::Chat { .. }, ServerScope::Daemon) => InstanceKey::Everybody,
+        }
+    }
+
+    async fn start(self: &Arc<Self>, restarts: &mut Restarts, caller: &Caller<'_>) -> Result<Connection, StartFailure> {
         restarts.wait().await?;
         std::fs::create_dir_all(&self.directory)
             .map_err(|error| StartFailure::new(format!("{} cannot be made: {error}", self.directory.display())))?;
@@ -215,6 +258,11 @@ impl Server {
             protocol: self.known().map(|known| known.protocol),
             directory: &self.directory,
             helper: self.helper.as_ref(),
+            logins: &self.logins,
+            whose: match caller {
+                Caller::Chat { owner, .. } => Whose::Owner(self.config.login_owner(owner).into()),
+                Caller::ListsTools => Whose::Any,
+            },
         };
         let opened = Connection::open(&start).await;
         match opened {
@@ -228,7 +276,7 @@ impl Server {
                 if failure.kind == StartFailureKind::Failed {
                     restarts.died();
                 }
-                locked(&self.findings).failure = Some(failure.clone());
+                self.failed(failure.clone());
                 Err(failure)
             }
         }
@@ -236,12 +284,37 @@ impl Server {
 
     /// Remembers that a server wants other credentials.
     pub(crate) fn refused(&self, reason: String) {
-        locked(&self.findings).failure = Some(StartFailure { reason, kind: StartFailureKind::NeedsLogin });
+        self.failed(StartFailure { reason, kind: StartFailureKind::NeedsLogin });
+    }
+
+    fn failed(&self, failure: StartFailure) {
+        let logins = self.logins.changed(&self.config.name);
+        let mut findings = locked(&self.findings);
+        findings.failure = Some(failure);
+        findings.logins = logins;
+    }
+
+    /// Learns the tools of a server that wanted a login and has one by now.
+    pub(crate) fn retry_after_login(self: &Arc<Self>) {
+        let findings = self.findings();
+        let wanted = findings.failure.is_some_and(|failure| failure.kind == StartFailureKind::NeedsLogin);
+        if !wanted || self.logins.changed(&self.config.name) == findings.logins {
+            return;
+        }
+        locked(&self.findings).failure = None;
+        if self.known().is_none() && *self.contact.borrow() == Contact::Idle {
+            let server = self.clone();
+            self.set_contact(Contact::Learning);
+            tokio::spawn(async move {
+                let _ = server.learn().await; // A failure was logged, and is in the status.
+                server.set_contact(Contact::Idle);
+            });
+        }
     }
 
     /// Takes over what the server said about its tools.
     fn greeted(&self, Greeting { known, refused }: Greeting) {
-        *locked(&self.findings) = Findings { failure: None, refused: refused.into_iter().collect() };
+        *locked(&self.findings) = Findings { failure: None, refused: refused.into_iter().collect(), logins: None };
         if self.known().is_some_and(|old| *old == known) {
             return;
         }

@@ -15,6 +15,7 @@ use crate::config::{Offering, ServerConfig, Trust};
 use crate::connection::{StartFailure, StartFailureKind};
 use crate::first_contact::McpHook;
 use crate::names::offered_name;
+use crate::oauth::Logins;
 use crate::search::{FindTools, FoundTool, UseTool};
 use crate::server::{Contact, Findings, Server};
 use crate::tool_cache::{KnownTools, ToolCache};
@@ -147,6 +148,7 @@ impl McpServers {
     /// Outside a Tokio runtime.
     pub fn new(configs: impl IntoIterator<Item = ServerConfig>, options: McpOptions) -> Self {
         let cache = ToolCache::new(options.directory.join("tools"));
+        let logins = Logins::new(&options.directory);
         let all = Arc::new_cyclic(|all: &Weak<All>| {
             let server = |config: ServerConfig| {
                 let directory = options.directory.join("servers").join(config.name());
@@ -157,7 +159,17 @@ impl McpServers {
                     }
                 };
                 let name = config.name().to_owned();
-                (name, Arc::new(Server::new(config, cache.clone(), directory, options.helper.clone(), on_change)))
+                (
+                    name,
+                    Arc::new(Server::new(
+                        config,
+                        cache.clone(),
+                        directory,
+                        options.helper.clone(),
+                        logins.clone(),
+                        on_change,
+                    )),
+                )
             };
             All { servers: configs.into_iter().map(server).collect(), toolboxes: Mutex::default() }
         });
@@ -223,6 +235,14 @@ impl McpServers {
         let server = self.find(name).map_err(|error| StartFailure::new(error.to_string()))?;
         server.learn().await?;
         Ok(status(server))
+    }
+
+    /// The configuration of a server.
+    ///
+    /// # Errors
+    /// It is not configured.
+    pub fn config(&self, name: &str) -> Result<&ServerConfig, NoSuchServer> {
+        self.find(name).map(|server| &server.config)
     }
 
     /// How all servers are, ordered by name.
@@ -322,20 +342,24 @@ fn spec_bytes(spec: &ToolSpec) -> usize {
     spec.name.len() + spec.description.len() + spec.input_schema.to_string().len()
 }
 
-/// Stops idle processes, until the servers are dropped.
+/// Stops idle processes and tries servers that people have logged in at, until the servers are dropped.
 async fn sweep(all: Weak<All>) {
     let mut ticks = interval(SWEEP_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
         let Some(all) = all.upgrade() else { return };
-        all.servers.values().for_each(|server| server.stop_idle());
+        for server in all.servers.values() {
+            server.stop_idle();
+            server.retry_after_login();
+        }
     }
 }
 
 fn status(server: &Arc<Server>) -> ServerStatus {
+    server.retry_after_login();
     let known = server.known();
-    let Findings { failure, refused } = server.findings();
+    let Findings { failure, refused, .. } = server.findings();
     let activity = server.activity();
     let state = match (&activity, &failure, &known) {
         (activity, _, _) if activity.in_use > 0 => ServerState::InUse,

@@ -16,7 +16,7 @@ use crate::connection::{CallAnswers, CallFailure, CallReply, StartFailure, TaskS
 use crate::definition::ToolDefinition;
 use crate::question::Questions;
 use crate::result;
-use crate::server::Server;
+use crate::server::{Caller, Server};
 
 /// How often a call is tried again that was provably not run.
 const RETRIES_MAX: u32 = 2;
@@ -48,7 +48,7 @@ impl McpTool {
             let lent = tokio::select! {
                 biased;
                 () = context.cancel.cancelled() => return Err(ToolError::new("The call was not run: the turn was interrupted.")),
-                lent = self.server.lend(&context.owner) => lent.map_err(|failure| self.not_started(&failure))?,
+                lent = self.server.lend(Caller::of(context)) => lent.map_err(|failure| self.not_started(&failure))?,
             };
             let call = ToolCall {
                 tool: &self.definition.name,
@@ -94,7 +94,7 @@ impl McpTool {
             return self.call(context, input, Some(answers)).await;
         };
         let lent =
-            self.server.lend(&context.owner).await.map_err(|failure| self.not_answered(task, &failure.reason))?;
+            self.server.lend(Caller::of(context)).await.map_err(|failure| self.not_answered(task, &failure.reason))?;
         lent.connection.answer_task(task, responses).await.map_err(|why| self.not_answered(task, &why))?;
         Ok(ToolReturn::Rests(RestingCall { handle: task_handle(task), look_after: Duration::ZERO }))
     }
@@ -214,7 +214,7 @@ impl Tool for McpTool {
 
     async fn look(&self, context: ToolContext, handle: Value) -> Result<LookResult, ToolError> {
         let id = task_of(&handle).ok_or_else(|| self.unknown("The handle of the task cannot be read.".into()))?;
-        let lent = match self.server.lend(&context.owner).await {
+        let lent = match self.server.lend(Caller::of(&context)).await {
             Ok(lent) => lent,
             Err(failure) => return Ok(LookResult::Unreachable(failure.to_string())),
         };
@@ -226,7 +226,7 @@ impl Tool for McpTool {
 
     async fn let_go(&self, context: ToolContext, handle: Value) {
         let Some(id) = task_of(&handle) else { return };
-        if let Ok(lent) = self.server.lend(&context.owner).await {
+        if let Ok(lent) = self.server.lend(Caller::of(&context)).await {
             lent.connection.cancel_task(id).await;
         }
     }

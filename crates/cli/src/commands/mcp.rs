@@ -1,7 +1,10 @@
-//! `everturn mcp`: list MCP servers and their tools, and try whether one starts.
+//! `everturn mcp`: list MCP servers and their tools, try whether one starts, and log in.
+
+mod login;
 
 use std::process::ExitCode;
 
+use everturn_mcp::Logins;
 use everturn_server::DataDir;
 use everturn_server::wire::{McpServer, ToolEffect};
 use tokio::time::Instant;
@@ -17,6 +20,7 @@ pub const EXAMPLES: &str = "Examples:
   everturn mcp
   everturn mcp tools files
   everturn mcp test files
+  everturn mcp login github
   everturn mcp list --json | jq -r 'select(.state == \"failed\").reason'";
 
 /// Characters of a text that are shown in a line.
@@ -50,6 +54,16 @@ enum Verb {
         /// The server's name in the configuration.
         name: String,
     },
+    /// Log in at a remote server in a browser. Daemons on this data directory use the login at once.
+    Login(login::LoginArgs),
+    /// Forget the login at a server.
+    Logout {
+        /// The server's name in the configuration.
+        name: String,
+        /// Whose login it is; that of this machine's own chats if left out.
+        #[arg(long)]
+        owner: Option<String>,
+    },
 }
 
 impl Mcp {
@@ -68,6 +82,8 @@ impl Mcp {
             }
             Verb::Tools { name } => self.tools(&name).await,
             Verb::Test { name } => self.test(&name).await,
+            Verb::Login(login) => login.run(&self.own()?, &self.logins()?).await,
+            Verb::Logout { name, owner } => login::log_out(&self.own()?, &self.logins()?, &name, owner.as_deref()),
         }
     }
 
@@ -94,6 +110,14 @@ impl Mcp {
             )
         };
         mcp::servers(&config, DataDir::open(&config.data.value)?.path(), Starts::WhenCalled)
+    }
+
+    /// The logins of this data directory.
+    fn logins(&self) -> anyhow::Result<Logins> {
+        let Some(config) = self.daemon.config()? else {
+            anyhow::bail!("--url names a daemon elsewhere: log in on its machine")
+        };
+        Ok(Logins::new(mcp::directory(DataDir::open(&config.data.value)?.path())))
     }
 
     async fn tools(&self, name: &str) -> anyhow::Result<ExitCode> {

@@ -98,6 +98,7 @@ async fn the_page_has_every_key_and_no_other() {
     for (below, table) in [
         ("tools.NAME.", "[tools.a]\ndescription = 'A.'"),
         ("mcpServers.NAME.tools.NAME.", "[mcpServers.a.tools.b]"),
+        ("mcpServers.NAME.oauth.", "[mcpServers.a.oauth]"),
         ("mcpServers.NAME.", "[mcpServers.a]\ncommand = 'a'"),
         ("providers.NAME.", "[providers.a]\nwire = 'chat'\nurl = 'https://a.example'"),
         ("prices.\"MODEL\".", "[prices.'a/b']\ninput = 1\noutput = 1"),

@@ -16,6 +16,9 @@ mod line;
 mod looking;
 mod mcp;
 mod memory;
+#[path = "../../../mcp/tests/it/oauth_site.rs"]
+#[allow(dead_code, reason = "the tests of the library use more of it")]
+mod oauth_site;
 mod operations;
 mod outage;
 mod pipes;

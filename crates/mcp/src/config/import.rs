@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::{BadServer, NAME_CHARS_MAX, ServerEntry, ToolEntry};
 
 /// Keys of other clients that change nothing about what a server does.
-const HARMLESS: [&str; 13] = [
+const HARMLESS: [&str; 14] = [
     "$schema",
     "alwaysAllow",
     "autoApprove",
@@ -21,6 +21,7 @@ const HARMLESS: [&str; 13] = [
     "icon",
     "note",
     "oauth",
+    "scope",
     "timeout",
     "trust",
     "version",

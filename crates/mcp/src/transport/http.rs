@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream::{BoxStream, Stream, StreamExt as _};
-use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Response, StatusCode};
 use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ErrorData, RequestId, ServerJsonRpcMessage};
 use rmcp::transport::common::client_side_sse::SseRetryPolicy;
@@ -22,9 +22,12 @@ use rmcp::transport::streamable_http_client::{
 use sse_stream::{Sse, SseStream};
 
 use super::MESSAGE_BYTES_MAX;
+use crate::oauth::LoginError;
+use crate::oauth::bearer::Bearer;
 
 const CONNECT_MAX: Duration = Duration::from_secs(10);
-const SESSION_HEADER: &str = "mcp-session-id";
+/// The header with the session of a server before 2026.
+pub(crate) const SESSION_HEADER: &str = "mcp-session-id";
 const LAST_EVENT_HEADER: &str = "last-event-id";
 /// Bytes of an error's body that are read.
 const ERROR_BYTES_MAX: usize = 64 * 1024;
@@ -39,6 +42,8 @@ const RESUME_AFTER: Duration = Duration::from_secs(1);
 pub(crate) struct HttpClient {
     client: reqwest::Client,
     headers: HeaderMap,
+    /// The login that is used, unless the headers have credentials.
+    bearer: Option<Bearer>,
 }
 
 /// Why a request to a server failed.
@@ -48,8 +53,8 @@ pub(crate) enum HttpFailure {
     #[error("{0}")]
     NotConnected(String),
     /// The credentials were refused.
-    #[error("the server refused the credentials (HTTP {0}): check the headers of its entry")]
-    Refused(u16),
+    #[error("the server refused the credentials (HTTP {0}): {1}")]
+    Refused(u16, String),
     /// Another answer than a result.
     #[error("the server answered {0}")]
     Status(String),
@@ -64,7 +69,7 @@ pub(crate) enum HttpFailure {
 type Failed = StreamableHttpError<HttpFailure>;
 
 impl HttpClient {
-    pub(crate) fn new(headers: HeaderMap) -> Self {
+    pub(crate) fn new(headers: HeaderMap, bearer: Bearer) -> Self {
         // Keeps a provider that was installed before; ours is ring.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = reqwest::Client::builder()
@@ -73,7 +78,8 @@ impl HttpClient {
             .retry(reqwest::retry::never())
             .build()
             .expect("a client without files or addresses of its own can be built");
-        Self { client, headers }
+        let bearer = Some(bearer).filter(|_| !headers.contains_key(AUTHORIZATION));
+        Self { client, headers, bearer }
     }
 
     /// Sends a request, and takes out the answers that mean the same for each kind of request.
@@ -87,10 +93,10 @@ impl HttpClient {
         if let Some(session) = session {
             request = request.header(SESSION_HEADER, session);
         }
-        let response = request.header(ACCEPT, "text/event-stream, application/json").send().await.map_err(broken)?;
+        let response = self.with_login(request.header(ACCEPT, "text/event-stream, application/json")).await?;
         match response.status() {
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-                Err(Failed::Client(HttpFailure::Refused(response.status().as_u16())))
+            status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {
+                Err(Failed::Client(self.refused(status.as_u16(), "")))
             }
             StatusCode::NOT_FOUND if session.is_some() => Err(Failed::SessionExpired),
             status if status.is_redirection() => Err(Failed::Client(HttpFailure::Status(format!(
@@ -100,6 +106,48 @@ impl HttpClient {
             _ => Ok(response),
         }
     }
+
+    /// Sends a request with the token of the login, if there is one. A token that is refused is renewed once: the server did
+    /// not take the request.
+    async fn with_login(&self, request: reqwest::RequestBuilder) -> Result<Response, Failed> {
+        let Some(bearer) = &self.bearer else { return request.send().await.map_err(broken) };
+        let token = bearer.token(None).await.map_err(|error| self.no_token(error))?;
+        let Some(token) = token else { return request.send().await.map_err(broken) };
+        let again = request.try_clone();
+        let response = with_token(request, &token)?.send().await.map_err(broken)?;
+        let Some(again) = again.filter(|_| response.status() == StatusCode::UNAUTHORIZED) else { return Ok(response) };
+        match bearer.token(Some(&token)).await.map_err(|error| self.no_token(error))? {
+            Some(renewed) if renewed != token => with_token(again, &renewed)?.send().await.map_err(broken),
+            Some(_) | None => Ok(response),
+        }
+    }
+
+    fn no_token(&self, error: LoginError) -> Failed {
+        Failed::Client(match error {
+            LoginError::Refused(why) => self.refused(StatusCode::UNAUTHORIZED.as_u16(), &format!("{why}; ")),
+            other => HttpFailure::NotConnected(format!("the login could not be renewed: {other}")),
+        })
+    }
+
+    /// The failure of refused credentials, with advice.
+    fn refused(&self, status: u16, why: &str) -> HttpFailure {
+        let advice = match &self.bearer {
+            None => "check the headers of its entry".into(),
+            Some(bearer) if self.headers.is_empty() => format!("log in with `everturn mcp login {}`", bearer.server()),
+            Some(bearer) => {
+                format!("log in with `everturn mcp login {}`, or check the headers of its entry", bearer.server())
+            }
+        };
+        HttpFailure::Refused(status, format!("{why}{advice}"))
+    }
+}
+
+fn with_token(request: reqwest::RequestBuilder, token: &str) -> Result<reqwest::RequestBuilder, Failed> {
+    let value = HeaderValue::from_str(&format!("Bearer {token}"));
+    let mut value =
+        value.map_err(|_| Failed::Client(HttpFailure::NotConnected("the stored login is damaged".into())))?;
+    value.set_sensitive(true);
+    Ok(request.header(AUTHORIZATION, value))
 }
 
 fn broken(error: reqwest::Error) -> Failed {

@@ -154,7 +154,10 @@ async fn refused_credentials_are_told() {
     let servers = servers(&scratch, &url);
     let failure = servers.learn("x").await.unwrap_err();
     assert_eq!(failure.kind, StartFailureKind::NeedsLogin);
-    assert_eq!(failure.reason, "the server refused the credentials (HTTP 401): check the headers of its entry");
+    assert_eq!(
+        failure.reason,
+        "the server refused the credentials (HTTP 401): log in with `everturn mcp login x`, or check the headers of its entry"
+    );
     assert_eq!(servers.status("x").unwrap().state, ServerState::NeedsLogin);
 }
 

@@ -5,6 +5,9 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
+/// How long the tool `slow` takes.
+const SLOW: std::time::Duration = std::time::Duration::from_millis(60);
+
 /// Which generations of the protocol it speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Generation {
@@ -116,6 +119,7 @@ impl ServerScript {
             "question",
             "task",
             "noise",
+            "slow",
         ];
         let mut tools: Vec<Value> = names
             .iter()
@@ -134,6 +138,10 @@ impl ServerScript {
         let text = |text: &str| json!({"content": [{"type": "text", "text": text}], "resultType": "complete"});
         match params["name"].as_str().unwrap_or_default() {
             "echo" => vec![result(id.clone(), text(&input.to_string()))],
+            "slow" => {
+                std::thread::park_timeout(SLOW); // So that a kill can come between a call and its result.
+                vec![result(id.clone(), text(&input.to_string()))]
+            }
             "env" => {
                 let names: Vec<_> = std::env::vars().map(|(name, _)| name).collect();
                 vec![result(id.clone(), text(&names.join(" ")))]
