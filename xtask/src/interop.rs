@@ -34,6 +34,8 @@ pub enum Peer {
     Generated,
     /// MCP servers: the reference servers, and one with the Python SDK.
     Mcp,
+    /// The conformance suite of MCP, which plays servers to our client.
+    Conformance,
     /// promtool, which checks our metrics.
     Promtool,
     /// Stock clients of our fronts, against the daemon: it is killed under them, and their connections are cut.
@@ -66,6 +68,7 @@ pub fn run(root: &Path, only: &[Peer]) -> Result<ExitCode> {
             Peer::Schemathesis => place.schemathesis(&mut report),
             Peer::Generated => place.generated(&mut report),
             Peer::Mcp => place.mcp(&mut report),
+            Peer::Conformance => place.conformance(&mut report),
             Peer::Promtool => place.promtool(&mut report),
             Peer::Fronts => place.fronts(&mut report),
         };
@@ -87,6 +90,7 @@ impl Peer {
             Self::Schemathesis => "schemathesis",
             Self::Generated => "generated clients",
             Self::Mcp => "MCP servers",
+            Self::Conformance => "MCP conformance suite",
             Self::Promtool => "promtool",
             Self::Fronts => "clients of fronts",
         }
@@ -211,6 +215,20 @@ impl Place {
         guest.arg(&data).arg(&file).arg(entries.to_string()).env("EVERTURN_INTEROP", "1");
         eprintln!("== {}", child::shown(&guest));
         report.rows.push(Row::of(Child::start(&mut guest)?, "MCP servers"));
+        Ok(())
+    }
+
+    /// Their suite plays servers to our client, and watches what it does.
+    fn conformance(&self, report: &mut Report) -> Result<()> {
+        let modules = setup::node(&self.checks.join("conformance"), &self.made.join("conformance"))?;
+        let package = ["--quiet", "--package", "everturn-mcp", "--example", "conformance"];
+        let built = workspace::cargo(&self.root).arg("build").args(package).status();
+        ensure!(built.context("cargo could not be started")?.success(), "the example of everturn-mcp does not build");
+        let mut suite = Command::new("node");
+        suite.current_dir(&modules).arg("suite.mjs");
+        suite.env("CLIENT", self.root.join("target/debug/examples/conformance"));
+        eprintln!("== {}", child::shown(&suite));
+        report.rows.push(Row::of(Child::start(&mut suite)?, "MCP conformance suite"));
         Ok(())
     }
 
