@@ -8,7 +8,7 @@ use everturn::core::prompt::ToolSpec;
 use everturn::{QuestionAnswer, SharedTool, ToolContext, ToolReturn};
 use everturn_mcp::{
     LoginFlow, LoginOptions, Logins, McpOptions, McpServers, OauthEntry, Protocol, ServerEntry, ServerScope,
-    ServerState, StartFailureKind,
+    ServerState, StartFailureKind, ToolDefinition,
 };
 use serde_json::{Value, json};
 
@@ -59,9 +59,9 @@ fn main() -> Result<(), Failed> {
                 learned => drop(learned?),
             }
             let tools = servers.tools([SERVER])?;
-            let known: Vec<ToolSpec> = tools.iter().map(|tool| tool.spec()).collect();
-            for (tool, spec) in tools.iter().zip(&known) {
-                for input in inputs(spec, &known, &context["toolCalls"]) {
+            let known = servers.status(SERVER)?.known.map(|known| known.tools).unwrap_or_default();
+            for tool in &tools {
+                for input in inputs(&tool.spec(), &known, &context["toolCalls"]) {
                     call(tool, input).await?;
                 }
             }
@@ -92,7 +92,7 @@ async fn call(tool: &SharedTool, input: Value) -> Result<(), Failed> {
 }
 
 /// The inputs that the suite wants a tool to be called with, or one that fits its schema.
-fn inputs(spec: &ToolSpec, known: &[ToolSpec], wanted: &Value) -> Vec<Value> {
+fn inputs(spec: &ToolSpec, known: &[ToolDefinition], wanted: &Value) -> Vec<Value> {
     let calls = wanted.as_array().into_iter().flatten();
     let is_this = |call: &&Value| call["name"].as_str().is_some_and(|name| spec.name.ends_with(name));
     let told: Vec<Value> = calls.filter(is_this).map(|call| call["arguments"].clone()).collect();
@@ -102,8 +102,8 @@ fn inputs(spec: &ToolSpec, known: &[ToolSpec], wanted: &Value) -> Vec<Value> {
     let mut input = filled(&spec.input_schema);
     if spec.input_schema["properties"].get("schema").is_some() {
         // One tool repeats the schema of another, which must have come through whole.
-        let other = known.iter().find(|other| other.name != spec.name);
-        input["schema"] = other.map_or(Value::Null, |other| other.input_schema.clone());
+        let other = known.iter().find(|other| !spec.name.ends_with(&other.name));
+        input["schema"] = other.map_or(Value::Null, |other| other.input.clone());
     }
     vec![input]
 }

@@ -308,6 +308,10 @@ impl Connection {
         match timeout(time_max, self.list(&info)).await {
             Ok(Ok(greeting)) => Ok(greeting),
             Ok(Err(error)) => {
+                // Some servers answer the first requests of a client without a login.
+                if let Some(refused @ HttpFailure::Refused(..)) = http_failure(&error) {
+                    return Err(StartFailure { reason: refused.to_string(), kind: StartFailureKind::NeedsLogin });
+                }
                 let why = self.why(&error).await;
                 Err(StartFailure::new(format!("its tools cannot be listed: {why}")))
             }
