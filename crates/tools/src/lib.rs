@@ -30,12 +30,14 @@ mod clock;
 pub mod confine;
 mod failpoint;
 mod recall;
+mod skills;
 pub mod supervisor;
 mod wire;
 pub mod workspace;
 
 pub use confine::probe::{Level, Probe};
 pub use recall::Recall;
+pub use skills::Skills;
 pub use supervisor::{CommandProcess, Ended, RunningCommand, ToolCommand};
 pub use wire::{Access, AccessPolicy, JobEnd, JobEndCause, JobLife, Network, TreeChanges};
 pub use workspace::{

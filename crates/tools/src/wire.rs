@@ -199,7 +199,27 @@ pub(crate) struct FileJob {
     pub state: PathBuf,
     /// The file that is locked while a file of the workspace changes.
     pub lock: PathBuf,
+    /// Instructions to tell behind the result, if the request is a call's.
+    pub nested: Option<NestedInstructions>,
     pub request: FileRequest,
+}
+
+/// Which files have instructions for the directory they are in and those below.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct NestedInstructions {
+    /// The call that is told.
+    pub call: CallName,
+    /// Their names, without directories.
+    pub names: Vec<String>,
+}
+
+/// Instructions of a directory that a chat was told.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ToldNested {
+    /// The hash of the text.
+    pub hash: String,
+    /// The call behind whose result they were told.
+    pub call: CallName,
 }
 
 /// What a file tool is asked to do, in the confined process of the workspace.

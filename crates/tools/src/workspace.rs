@@ -37,7 +37,8 @@ use crate::confine::probe::Level;
 use crate::recall::Recall;
 use crate::supervisor::ToolCommand;
 use crate::wire::{
-    Access, AccessPolicy, BeforeImage, ChangeEntry, ChangeStage, FileJob, FileReply, FileRequest, JobLife, Network,
+    Access, AccessPolicy, BeforeImage, ChangeEntry, ChangeStage, FileJob, FileReply, FileRequest, JobLife,
+    NestedInstructions, Network,
 };
 use instructions::WorkspaceInstructions;
 use jobs::{ChatJobs, JobFiles};
@@ -61,6 +62,7 @@ pub struct Workspace {
     pub(crate) helper: PathBuf,
     pub(crate) job_life: JobLife,
     pub(crate) long_commands: LongCommands,
+    nested: Vec<String>,
     state: StateDirectory,
     swept: Arc<Mutex<Option<Instant>>>,
 }
@@ -100,7 +102,10 @@ impl Workspace {
         let helper = crate::supervisor::OWN_EXECUTABLE.into();
         let job_life = JobLife::default();
         let long_commands = LongCommands::default();
-        Ok(Self { root, level, network: Network::Off, helper, job_life, long_commands, state, swept: Arc::default() })
+        let nested = Vec::new();
+        let network = Network::Off;
+        let swept = Arc::default();
+        Ok(Self { root, level, network, helper, job_life, long_commands, nested, state, swept })
     }
 
     /// Says whether commands may use the network.
@@ -121,6 +126,15 @@ impl Workspace {
     #[must_use]
     pub const fn with_long_commands(mut self, become_: LongCommands) -> Self {
         self.long_commands = become_;
+        self
+    }
+
+    /// Files of these names hold instructions for the directory they are in and all below, such as `AGENTS.md`. They are told
+    /// behind the result of the first call of `read`, `write` or `edit` that works there, up to 16 KiB of them per call, and
+    /// again when they have changed. Those at the top are told by [`Workspace::hook`].
+    #[must_use]
+    pub fn with_nested_instructions<Name: Into<String>>(mut self, names: impl IntoIterator<Item = Name>) -> Self {
+        self.nested = names.into_iter().map(Into::into).filter(|name: &String| !name.contains('/')).collect();
         self
     }
 
@@ -255,15 +269,38 @@ impl Workspace {
         Ok(ChatJobs::new(chat, &self.chat_state(chat)?))
     }
 
+    /// Has the request of a call answered.
+    pub(crate) async fn answer(
+        &self,
+        chat: ChatId,
+        call: CallUid,
+        access: Access,
+        request: FileRequest,
+    ) -> io::Result<FileReply> {
+        let names = self.nested.clone();
+        let nested = (!names.is_empty()).then(|| NestedInstructions { call: call.into(), names });
+        self.ask_with(chat, access, request, nested).await
+    }
+
     /// Has a request answered by a confined process. Each request can be repeated, so one whose process died is.
     pub(crate) async fn ask(&self, chat: ChatId, access: Access, request: &FileRequest) -> io::Result<FileReply> {
+        self.ask_with(chat, access, request.clone(), None).await
+    }
+
+    async fn ask_with(
+        &self,
+        chat: ChatId,
+        access: Access,
+        request: FileRequest,
+        nested: Option<NestedInstructions>,
+    ) -> io::Result<FileReply> {
         let state = self.chat_state(chat)?;
         let state = state.path().to_owned();
         let mut policy = self.policy(access, state.clone());
         policy.network = Network::Off;
         let lock = self.state.lock();
         policy.also_read = vec![self.helper.canonicalize()?, lock.clone()];
-        let job = serde_json::to_vec(&FileJob { state, lock, request: request.clone() })?;
+        let job = serde_json::to_vec(&FileJob { state, lock, nested, request })?;
         let mut attempt = 1;
         loop {
             let Exchange { reply, errors } = self.exchange(policy.clone(), &job).await?;

@@ -205,7 +205,7 @@ impl<Input: FileInput> Tool for FileTool<Input> {
 
     async fn run(&self, context: ToolContext, input: Value) -> Result<ToolReturn, ToolError> {
         let input: Input = serde_json::from_value(input)?;
-        match self.workspace.ask(context.chat, Input::ACCESS, &input.request(context.call)).await? {
+        match self.workspace.answer(context.chat, context.call, Input::ACCESS, input.request(context.call)).await? {
             FileReply::Text(text) => Ok(text.into()),
             FileReply::Changes(_) => Err("the file tool gave an answer of another kind".into()),
             FileReply::Image { path, media_type, data } => {

@@ -3,6 +3,7 @@
 mod change;
 mod instructions;
 mod look;
+mod nested;
 mod search;
 mod undo;
 
@@ -12,7 +13,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use super::state::ChatState;
-use crate::wire::{FileReply, FileRequest};
+use crate::wire::{FileReply, FileRequest, NestedInstructions};
 
 /// Bytes of text a reply may have.
 const SHOWN_BYTES_MAX: usize = 48 * 1024;
@@ -29,6 +30,18 @@ pub struct FileContext {
 }
 
 impl FileContext {
+    /// Does what is asked, and adds instructions that hold for the file that it works on.
+    pub fn answer_with_notes(&self, request: FileRequest, nested: Option<&NestedInstructions>) -> FileReply {
+        let path = nested::worked_on(&request);
+        match (self.answer(request), path, nested) {
+            (FileReply::Text(text), Some(path), Some(nested)) => {
+                let notes = nested::notes(self, nested, &path);
+                FileReply::Text(text + &notes)
+            }
+            (reply, ..) => reply,
+        }
+    }
+
     /// Does what is asked.
     pub fn answer(&self, request: FileRequest) -> FileReply {
         let outcome = match request {

@@ -12,8 +12,8 @@ pub(crate) fn main() -> i32 {
     let read = std::io::stdin().read_to_end(&mut request).map_err(|error| error.to_string());
     let job = read.and_then(|_| serde_json::from_slice(&request).map_err(|error| error.to_string()));
     let reply = match (job, std::env::current_dir()) {
-        (Ok(FileJob { state, lock, request }), Ok(root)) => {
-            FileContext { root, state: ChatState::new(state), lock }.answer(request)
+        (Ok(FileJob { state, lock, nested, request }), Ok(root)) => {
+            FileContext { root, state: ChatState::new(state), lock }.answer_with_notes(request, nested.as_ref())
         }
         (Err(error), _) => FileReply::Refused(error),
         (_, Err(error)) => FileReply::Refused(format!("the workspace is not there: {error}")),

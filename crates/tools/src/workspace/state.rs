@@ -4,6 +4,7 @@
 //! STATE/lock                     held while a file changes
 //! STATE/CHAT/seen/…              hashes of files when the chat last read or wrote them
 //! STATE/CHAT/instructions.json   the instructions of the project that the chat was told
+//! STATE/CHAT/nested.json         the instructions of directories that the chat was told
 //! STATE/CHAT/temporary/          temporary files and home directory of its commands
 //! STATE/CHAT/jobs/               background jobs
 //! STATE/CHAT/commands/           commands that calls wait for

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use everturn::Hook;
 use everturn::core::chat::{Chat, Turn};
-use everturn::core::ids::{ChatId, StepId};
+use everturn::core::ids::{CallUid, ChatId, StepId};
+use serde_json::json;
 
 use crate::workspace::{Tools, all_levels};
 
@@ -64,5 +65,74 @@ async fn odd_files_of_instructions_do_no_harm() {
         let tools = Tools::new(level);
         tools.file("AGENTS.md", [0xff, 0xfe, 0x00]);
         assert!(told(&tools).await.contains("AGENTS.md is not UTF-8 text"), "{level}");
+    }
+}
+
+fn nested(level: everturn_tools::Level) -> Tools {
+    let mut tools = Tools::new(level);
+    tools.workspace = tools.workspace.clone().with_nested_instructions(["AGENTS.md", "more/RULES.md"]);
+    for directory in ["src/api/v1", "docs"] {
+        std::fs::create_dir_all(tools.scratch.workspace().join(directory)).unwrap();
+    }
+    tools.file("AGENTS.md", "Top.\n");
+    tools.file("src/AGENTS.md", "Use tabs.\n");
+    tools.file("src/api/AGENTS.md", "Use spaces.\n");
+    tools.file("src/api/v1/chat.rs", "mod a;\n");
+    tools.file("src/lib.rs", "mod api;\n");
+    tools.file("docs/a.md", "words\n");
+    tools
+}
+
+/// TA07: instructions of directories are told behind the result of the first call that works below them, the nearest last, and
+/// again when they have changed; to a call that is run again after a crash, too. Other chats are told for themselves.
+#[tokio::test]
+async fn nested_instructions_are_told_once_where_work_is_done() {
+    for level in all_levels().await {
+        let tools = nested(level);
+        let read = async |path: &str| tools.call("read", json!({"path": path})).await.unwrap();
+        assert!(!read("docs/a.md").await.contains("Instructions"), "{level}: none hold there");
+        let first = read("src/lib.rs").await;
+        assert!(first.ends_with("nearest count.]\nUse tabs."), "{level}: {first}");
+        assert!(first.contains("[Instructions of the project for files below src, from src/AGENTS.md."), "{first}");
+        let deeper = read("src/api/v1/chat.rs").await;
+        assert!(deeper.ends_with("Use spaces.") && !deeper.contains("Use tabs."), "{level}: {deeper}");
+        assert!(!read("src/api/v1/chat.rs").await.contains("Instructions"), "{level}: it was told");
+        let write = json!({"path": "src/api/v1/new.rs", "content": "x"});
+        let again = tools.call_as(tools.context.chat, tools.newest(), "write", write.clone()).await.unwrap();
+        assert!(!again.contains("Instructions"), "{again}");
+
+        let other = ChatId::from_u128(8);
+        let call = CallUid { step: StepId(1), ordinal: 0 };
+        let input = json!({"path": "src/api/v1/chat.rs"});
+        for process in 0..2 {
+            let told = tools.call_as(other, call, "read", input.clone()).await.unwrap();
+            let tabs = told.find("Use tabs.").unwrap();
+            assert!(tabs < told.find("Use spaces.").unwrap(), "{process}: the nearest is last: {told}");
+        }
+        tools.file("src/AGENTS.md", "Use neither.\n");
+        let changed = read("src/lib.rs").await;
+        assert!(changed.ends_with("Use neither."), "{changed}");
+    }
+}
+
+/// TA07: nested instructions are bounded, and what is elsewhere or no text does no harm.
+#[tokio::test]
+async fn odd_nested_instructions_do_no_harm() {
+    for level in all_levels().await {
+        let tools = nested(level);
+        tools.file("src/AGENTS.md", "é".repeat(512 * 1024));
+        let long = tools.call("read", json!({"path": "src/lib.rs"})).await.unwrap();
+        assert!(long.len() < 18 * 1024 && long.contains("more bytes are left out"), "{level}: {}", long.len());
+        let none_left = tools.call("read", json!({"path": "src/api/v1/chat.rs"})).await.unwrap();
+        assert!(none_left.ends_with("Use spaces."), "each call has its own: {none_left}");
+
+        let tools = nested(level);
+        std::fs::remove_file(tools.scratch.workspace().join("src/AGENTS.md")).unwrap();
+        std::os::unix::fs::symlink("/etc/passwd", tools.scratch.workspace().join("src/AGENTS.md")).unwrap();
+        let link = tools.call("read", json!({"path": "src/lib.rs"})).await.unwrap();
+        assert!(!link.contains("root:"), "{level}: {link}");
+        tools.file("src/api/AGENTS.md", [0xff, 0xfe, 0x00]);
+        let odd = tools.call("read", json!({"path": "src/api/v1/chat.rs"})).await.unwrap();
+        assert!(odd.contains("src/api/AGENTS.md is not UTF-8 text"), "{level}: {odd}");
     }
 }

@@ -10,6 +10,7 @@ mod jobs;
 mod leftovers;
 mod long_commands;
 mod recall;
+mod skills;
 mod workspace;
 
 use std::path::{Path, PathBuf};

@@ -1,5 +1,6 @@
 //! The state of one chat: which files it has read, and what its calls changed.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -8,7 +9,7 @@ use everturn::core::ids::{CallUid, StepId};
 use sha2::{Digest as _, Sha256};
 
 use super::make_directory;
-use crate::wire::{ChangeEntry, ChangeRecord, ChangeStage, ToldInstructions};
+use crate::wire::{ChangeEntry, ChangeRecord, ChangeStage, ToldInstructions, ToldNested};
 
 /// Files whose state a chat remembers. When there are more, all are forgotten and have to be read again.
 const SEEN_MAX: usize = 10_000;
@@ -19,6 +20,7 @@ const CALLS_MAX: usize = 2_000;
 
 const SEEN: &str = "seen";
 const INSTRUCTIONS: &str = "instructions.json";
+const NESTED: &str = "nested.json";
 const TEMPORARY: &str = "temporary";
 const BEFORE: &str = "before";
 
@@ -59,6 +61,23 @@ impl ChatState {
         file.write_all(&serde_json::to_vec(told)?)?;
         file.as_file().sync_all()?;
         file.persist(self.directory.join(INSTRUCTIONS)).map_err(|error| error.error)?;
+        Ok(())
+    }
+
+    /// Instructions of directories that the chat was told, by their files.
+    pub fn nested(&self) -> io::Result<BTreeMap<String, ToldNested>> {
+        match fs::read(self.directory.join(NESTED)) {
+            Ok(bytes) => Ok(serde_json::from_slice(&bytes).unwrap_or_default()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(BTreeMap::new()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Remembers which instructions of directories the chat was told.
+    pub fn tell_nested(&self, told: &BTreeMap<String, ToldNested>) -> io::Result<()> {
+        let mut file = tempfile::NamedTempFile::new_in(&self.directory)?;
+        file.write_all(&serde_json::to_vec(told)?)?;
+        file.persist(self.directory.join(NESTED)).map_err(|error| error.error)?;
         Ok(())
     }
 
