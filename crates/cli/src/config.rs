@@ -10,6 +10,7 @@ mod connections;
 mod durability;
 mod file;
 mod hint;
+mod hook;
 mod mcp;
 mod money;
 mod permissions;
@@ -30,6 +31,7 @@ use std::net::Ipv4Addr;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
@@ -46,6 +48,7 @@ pub use connections::Connections;
 use durability::Drafts;
 use file::File;
 use hint::with_hint;
+pub use hook::{HookEntry, HookEvent};
 use mcp::McpEntries;
 use permissions::RuleTools;
 use price::{Price, by_model};
@@ -58,6 +61,7 @@ pub use workspace::Sandbox;
 use workspace::WorkspaceEntry;
 
 use crate::recording::{Files, Record, Whose};
+use crate::skills;
 use crate::sub_agents;
 use crate::workspaces::directory_of;
 
@@ -214,6 +218,8 @@ pub struct Config {
     /// Which provider calls are recorded.
     pub record: Sourced<Record>,
     /// Directories that agents name.
+    /// Commands that run before and after calls and at the end of turns.
+    pub hooks: Arc<[HookEntry]>,
     pub workspaces: BTreeMap<String, WorkspaceEntry>,
     /// The directory of a flag or variable; each agent has a copy that works there.
     pub workspace: Sourced<Option<PathBuf>>,
@@ -243,10 +249,8 @@ impl Config {
         let fallbacks =
             file.fallbacks.iter().map(|model| model.parse()).collect::<Result<_, _>>().with_context(in_file)?;
         let data = layered("--data", flags.data.clone(), "EVERTURN_DATA", &set, file.data.take(), from_file)?;
-        let data = match data {
-            Some(data) => data,
-            None => Sourced { value: DataDir::usual(set)?, origin: Origin::Default },
-        };
+        let usual_data = || anyhow::Ok(Sourced { value: DataDir::usual(set)?, origin: Origin::Default });
+        let data = data.map_or_else(usual_data, Ok)?;
         let system = layered("--system", flags.system.clone(), "EVERTURN_SYSTEM", &set, file.system.take(), from_file)?;
         let config = Self {
             listen: usually(listen, ListenAddress::Tcp((Ipv4Addr::LOCALHOST, PORT).into())),
@@ -290,6 +294,7 @@ impl Config {
                 DRAIN_SECONDS,
             ),
             record: usually(unflagged("EVERTURN_RECORD", &set, file.record, from_file)?, Record::Off),
+            hooks: file.hooks.into(),
             workspaces: file.workspaces,
             workspace: directory(flags, &set)?,
             sandbox: usually(
@@ -322,7 +327,8 @@ impl Config {
         }
         let own = profile.tools.keys().cloned();
         let asks = profile.may_ask.iter().map(|asked| sub_agents::tool_name(asked));
-        own.chain(asks).for_each(|name| tools.name(name, PatternKind::Nothing));
+        let skill = (!profile.skills.is_empty()).then(|| skills::TOOL.to_owned());
+        own.chain(asks).chain(skill).for_each(|name| tools.name(name, PatternKind::Nothing));
         match &profile.mcp {
             Some(servers) => servers.iter().for_each(|server| tools.prefix(format!("mcp__{server}__"))),
             None if agent == AGENT => {
@@ -366,6 +372,7 @@ fn settled(file: &mut File, path: &Path) -> anyhow::Result<Profile> {
     if file.agents.contains_key(AGENT) {
         bail!("`{AGENT}` cannot be an [agents] entry; set `model`, `system`, `tools` … at the top instead");
     }
+    hook::check(&file.hooks)?;
     let mut usual = file.take_usual();
     usual.settle(beside)?;
     for (agent, profile) in &mut file.agents {
@@ -496,19 +503,21 @@ impl Config {
     }
 }
 
-/// Reads the named file, or the default one if it exists.
-fn read_file(named: Option<&Path>, set: &impl Fn(&str) -> Option<String>) -> anyhow::Result<(File, PathBuf, String)> {
+/// The configuration file: the named one, that of `EVERTURN_CONFIG`, or the default one, which may be missing.
+pub fn file_path(named: Option<&Path>, set: &impl Fn(&str) -> Option<String>) -> Option<PathBuf> {
     let absolute = |name: &str| set(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let usual = || {
-        Some(
-            absolute("XDG_CONFIG_HOME")
-                .or_else(|| Some(absolute("HOME")?.join(".config")))?
-                .join("everturn/config.toml"),
-        )
+        let directory = absolute("XDG_CONFIG_HOME").or_else(|| Some(absolute("HOME")?.join(".config")))?;
+        Some(directory.join("everturn/config.toml"))
     };
+    named.map(Path::to_owned).or_else(|| set("EVERTURN_CONFIG").map(PathBuf::from)).or_else(usual)
+}
+
+/// Reads the named file, or the default one if it exists.
+fn read_file(named: Option<&Path>, set: &impl Fn(&str) -> Option<String>) -> anyhow::Result<(File, PathBuf, String)> {
     let told = named.map(Path::to_owned).or_else(|| set("EVERTURN_CONFIG").map(PathBuf::from));
     let is_told = told.is_some();
-    let Some(path) = told.or_else(usual) else { return Ok((File::default(), PathBuf::new(), String::new())) };
+    let Some(path) = file_path(named, set) else { return Ok((File::default(), PathBuf::new(), String::new())) };
     match std::fs::read_to_string(&path) {
         Ok(text) => match toml::from_str(&text) {
             Ok(file) => Ok((file, path, text)),

@@ -18,7 +18,7 @@ use reqwest::Url;
 use tokio::time::{Instant, sleep};
 
 use crate::client::{Client, ClientError};
-use crate::config::{AGENT, Config, Flags, loopback};
+use crate::config::{self, AGENT, Config, Flags, loopback};
 use crate::process::logs::Logs;
 use crate::server::{ChatStorage, Running};
 use crate::workspaces::{agent_in, directory_of};
@@ -44,6 +44,13 @@ pub struct DaemonArgs {
     /// Configuration file; `everturn/config.toml` in the XDG configuration directory if left out.
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
+}
+
+impl DaemonArgs {
+    /// The user's configuration file, which may be missing.
+    pub fn config_file(&self) -> Option<PathBuf> {
+        config::file_path(self.config.as_deref(), &|name| std::env::var(name).ok())
+    }
 }
 
 /// Settings of the chat, and of a daemon that this command starts.

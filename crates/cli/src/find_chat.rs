@@ -38,7 +38,7 @@ pub async fn find(client: &Client, text: &str) -> anyhow::Result<Chat> {
     let mut after = None;
     for _ in 0..PAGES_MAX {
         let from = after.map(|after: String| format!("&after={after}")).unwrap_or_default();
-        let page = client.list(&format!("limit=200{from}")).await?;
+        let page = client.list(&format!("limit=200&sub_agents=true{from}")).await?;
         found.extend(page.chats.into_iter().map(|chat| chat.id).filter(|id| fits(id, &piece)));
         after = page.after;
         if after.is_none() || found.len() > 1 {

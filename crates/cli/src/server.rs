@@ -16,11 +16,13 @@ use everturn_server::{
 use prometheus_client::registry::Registry;
 
 use crate::config::{AGENT, Config, Connections, Exposure, Profile};
+use crate::hooks;
 use crate::mcp::{self, Starts, Usual};
 use crate::output;
 use crate::persona_tools;
 use crate::process::{descriptors, private};
 use crate::recording::Whose;
+use crate::skills;
 use crate::sub_agents;
 use crate::workspaces::{Workspaces, agent_in};
 
@@ -156,9 +158,9 @@ impl Running {
         let mut workspaces = Workspaces::open(config, data.path()).await?;
         for (name, profile, agent) in agents(config, &model, data.path(), &servers, extension)? {
             let (agent, inside) = placed(config, name, profile, agent, workspaces.as_mut())?;
-            builder = builder.agent(name, agent);
+            builder = builder.agent(name, hooks::equip(name, agent, &config.hooks));
             if let Some((name, agent)) = inside {
-                builder = builder.agent(&name, agent);
+                builder = builder.agent(&name, hooks::equip(&name, agent, &config.hooks));
             }
         }
         let engine = config.bounded(builder, data.path(), &whose).start();
@@ -219,14 +221,14 @@ fn agents<'a>(
     servers: &McpServers,
     extension: Option<&dyn Extension>,
 ) -> anyhow::Result<Vec<(&'a str, &'a Profile, Agent)>> {
-    let usual = config.usual_agent(model.clone())?;
+    let usual = skills::equip(config.usual_agent(model.clone())?, &config.usual)?;
     let mut usual = mcp::equip(usual, servers, config.usual.mcp.as_deref(), Usual::All)?;
     if model.provider() == "understudy" && extension.is_none() {
         usual = persona_tools::equip(usual, data)?;
     }
     let mut agents = vec![(AGENT, &config.usual, usual)];
     for (name, profile) in &config.agents {
-        let agent = config.named_agent(name)?;
+        let agent = skills::equip(config.named_agent(name)?, profile)?;
         let mut agent = mcp::equip(agent, servers, profile.mcp.as_deref(), Usual::None)?;
         if let Some(extension) = extension {
             agent = extension.add_tools(agent)?;

@@ -4,7 +4,7 @@ mod told;
 
 use std::io::{IsTerminal, Write};
 
-use everturn_server::wire::{AskKind, Body, Chat, Ended, Failure, Part, Standing, Status, View, When};
+use everturn_server::wire::{AskBelow, AskKind, Body, Chat, Ended, Failure, Part, Standing, Status, View, When};
 
 use crate::client::{Client, Watch, WatchEvent};
 use crate::daemon::DaemonConnection;
@@ -45,6 +45,13 @@ pub enum End {
         input: Option<String>,
         /// Approval or result.
         wants: AskKind,
+    },
+    /// A sub-agent waits for an answer, at its own chat.
+    AwaitsBelow {
+        /// The sub-agent's chat.
+        chat: String,
+        /// The call.
+        call: String,
     },
     /// Another client removed the message from the queue.
     Dropped,
@@ -131,7 +138,10 @@ impl SentMessage {
 
 /// The end of a turn that waits for a call.
 fn awaits(standing: &Standing, more: &str) -> Option<End> {
-    let ask = standing.asks.first()?;
+    let Some(ask) = standing.asks.first() else {
+        let AskBelow { chat, call } = standing.asks_below.first()?.clone();
+        return Some(End::AwaitsBelow { chat, call });
+    };
     let what = match ask.wants {
         AskKind::Approval => format!("{} waits for approval{more}", ask.tool),
         AskKind::Result => format!("{} has to be run by a client{more}", ask.tool),
@@ -192,6 +202,10 @@ impl End {
             Self::Awaits { what, input, wants: AskKind::Answer } => {
                 let input = with_input(input.as_deref());
                 (4, format!("{what}: answer with `everturn asks answer {} JSON`{input}", chat.id))
+            }
+            Self::AwaitsBelow { chat: below, call } => {
+                let show = "`everturn asks` shows what a sub-agent asks";
+                (4, format!("{show}: answer with `everturn asks allow {below} {call}`, or with `deny` or `answer`"))
             }
             // No command runs client tools.
             Self::Awaits { what, input, wants: AskKind::Result } => {

@@ -115,6 +115,7 @@ impl Workspaces {
         let workspace = Workspace::new(&root, &state, self.confinement.level)?.with_network(network.into());
         let long = profile.long_commands.map_or_else(LongCommands::default, Into::into);
         let workspace = workspace.with_jobs(life).with_long_commands(long);
+        let workspace = workspace.with_nested_instructions(profile.instruction_files());
         let tools = chosen(workspace.tools(), profile).with_context(told)?;
         let mut agent = agent.tools(tools)?;
         for (habit, tool) in Workspace::ALIASES {

@@ -12,13 +12,13 @@ use serde_json::json;
 
 use crate::alive::AliveSpans;
 use crate::chat::{
-    CallOpening, CallState, Chat, OpenCall, QueuedMessage, TranscriptTail, TurnEnd, TurnFailure, tail_of,
+    AskBelow, CallOpening, CallState, Chat, OpenCall, QueuedMessage, TranscriptTail, TurnEnd, TurnFailure, tail_of,
 };
 use crate::command::{
     AnswerContent, CallAnswer, Command, Delivery, InboxCommand, ModelChoice, Refusal, admit, check, is_late,
 };
 use crate::fact::{Fact, QueueEnd};
-use crate::ids::{InboxSeq, MessageId, StepId, Timestamp};
+use crate::ids::{CallUid, InboxSeq, MessageId, StepId, Timestamp};
 use crate::limits::Limits;
 use crate::message::{Body, Call, CallResult, CallVerdict, Message, Output, Part, Reply, SendReceipt, Stop};
 use crate::permission::{GRANT_TIME_MAX, Grant};
@@ -85,8 +85,22 @@ impl<'a> Change<'a> {
     ///
     /// Calls that were cut off or are denied are answered at once: they never run.
     pub fn reply<Opening: Into<CallOpening>>(&mut self, reply: Reply, open: impl Fn(&Call) -> Opening) -> &mut Self {
+        self.reply_with(reply, open, |_| false)
+    }
+
+    /// As [`Change::reply`], where `delegates` says which calls ask a sub-agent.
+    pub fn reply_with<Opening: Into<CallOpening>>(
+        &mut self,
+        reply: Reply,
+        open: impl Fn(&Call) -> Opening,
+        delegates: impl Fn(&Call) -> bool,
+    ) -> &mut Self {
         let openings: Vec<(Call, CallOpening)> = reply.calls().map(|call| (call.clone(), open(call).into())).collect();
-        let calls: Vec<OpenCall> = openings.iter().map(|(call, open)| OpenCall::new(call, open.clone())).collect();
+        let opened = |(call, open): &(Call, CallOpening)| OpenCall {
+            delegates: delegates(call),
+            ..OpenCall::new(call, open.clone())
+        };
+        let calls: Vec<OpenCall> = openings.iter().map(opened).collect();
         let kept = !matches!(reply.stop, Stop::Interrupted | Stop::Broken);
         let since_reply = self.chat.turn.as_ref().map_or(Duration::ZERO, |turn| turn.alive.since_reply);
         let alive = since_reply.saturating_add(AliveSpans::by(self.chat, &self.facts).sum());
@@ -310,7 +324,10 @@ impl<'a> Change<'a> {
 
     /// Rests until every call that asks is answered, or until the deadline passes.
     pub fn ask(&mut self, until: Timestamp) -> &mut Self {
-        self.fact(Fact::Awaits { since: self.at, until }).fact(Fact::Moved(Status::Awaiting))
+        let rests_since = self.chat.turn.as_ref().and_then(|turn| turn.rests_since);
+        let until = self.chat.awaits_until.unwrap_or(until); // Calls that rest may be waited for already.
+        let awaits = Fact::Awaits { since: rests_since.unwrap_or(self.at), until };
+        self.fact(awaits).fact(Fact::Moved(Status::Awaiting))
     }
 
     /// Waits for calls that go on elsewhere, until the deadline passes. The chat is still running for its clients: there
@@ -323,7 +340,22 @@ impl<'a> Change<'a> {
     pub fn ended_elsewhere(&mut self, result: CallResult) -> &mut Self {
         let call = result.call;
         self.result(result);
-        if self.chat.calls.iter().all(|open| open.uid == call) { self.resume() } else { self }
+        let others = || self.chat.calls.iter().filter(|open| open.uid != call);
+        let can_begin = others().any(OpenCall::is_to_start); // It was held back.
+        if can_begin || others().next().is_none() || self.is_answered(others()) { self.resume() } else { self }
+    }
+
+    /// Notes which calls of chats below wait for people, and resumes the turn if that was all it waited for.
+    pub fn asks_below(&mut self, call: CallUid, asks: Arc<[AskBelow]>) -> &mut Self {
+        let is_none = asks.is_empty();
+        self.fact(Fact::AsksBelow { call, asks });
+        let others = self.chat.calls.iter().filter(|open| open.uid != call);
+        if is_none && self.is_answered(others) { self.resume() } else { self }
+    }
+
+    /// Whether a chat that waits for people would wait for none, had it these open calls alone.
+    fn is_answered(&self, mut left: impl Iterator<Item = &'a OpenCall>) -> bool {
+        self.chat.status == Status::Awaiting && !left.any(OpenCall::waits_for_people)
     }
 
     /// Answers every call that still asks or rests with a note that nothing came in time, and resumes the turn.

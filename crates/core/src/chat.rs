@@ -12,12 +12,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::alive::Alive;
-use crate::budget;
+use crate::budget::{self, BudgetUse};
 use crate::cost::Micros;
 use crate::error::ErrorKind;
 use crate::fact::{AttemptOutcome, AttemptRecord, Fact, QueueEnd, Totals};
 use crate::ids::{CallUid, ChatId, InboxSeq, MessageId, ModelId, StepId, Timestamp, Version};
+use crate::limits::Limits;
 use crate::message::{Body, CallResult, Message};
+use crate::parent::ParentCall;
 use crate::permission::{GRANTS_LEN_MAX, Grant};
 use crate::quarantine::TakeoverCount;
 use crate::retry;
@@ -27,7 +29,7 @@ use crate::takeover::{DraftTakeovers, TakeoverPoint};
 use crate::title;
 use crate::view::Cursor;
 
-pub use open_call::{AskDetail, CallOpening, CallState, Effect, OpenCall};
+pub use open_call::{AskBelow, AskDetail, CallOpening, CallState, Effect, OpenCall};
 pub use pending::{Compacting, QueuedMessage, RetryWait};
 pub use repeats::RepeatedCalls;
 pub use tail::{TranscriptTail, tail_of};
@@ -49,6 +51,8 @@ pub struct Chat {
     pub touched: Timestamp,
     /// Instructions, tools and metadata of this chat beside its agent's. It never changes.
     pub setup: Option<Arc<Setup>>,
+    /// The call that it was created for, if it is a sub-agent's. It never changes.
+    pub parent: Option<Arc<ParentCall>>,
     /// The number of commits so far.
     pub version: Version,
     /// The status.
@@ -89,6 +93,8 @@ pub struct Chat {
     pub obeyed: InboxSeq,
     /// What it has used.
     pub totals: Totals,
+    /// What all chats of sub-agents below it had used, as far as it has looked.
+    pub delegated: BudgetUse,
     /// How often a process took the chat over in the middle of its work.
     pub taken: TakeoverCount,
     /// Where the open draft's journal ended at each takeover.
@@ -120,10 +126,12 @@ pub struct Turn {
     pub steps: u32,
     /// Summaries so far.
     pub compactions: u32,
-    /// Tokens of all its attempts.
+    /// Tokens of all its attempts, and of its sub-agents as far as the chat has looked.
     pub tokens: u64,
-    /// Cost of all its attempts.
+    /// Cost of all its attempts, and of its sub-agents.
     pub cost: Micros,
+    /// Sub-agents that it asked.
+    pub sub_agents: u32,
     /// The tool that asked the turn to end, having succeeded.
     pub stop_after: Option<String>,
     /// Whether an empty reply was already asked again.
@@ -235,10 +243,12 @@ impl Chat {
             briefed: StepId(0),
             obeyed: InboxSeq(0),
             totals: Totals::default(),
+            delegated: BudgetUse::default(),
             taken: TakeoverCount::default(),
             inherited: DraftTakeovers::default(),
             media_hidden_until: MessageId(0),
             setup: None,
+            parent: None,
         }
     }
 
@@ -260,6 +270,31 @@ impl Chat {
     /// The calls that a client or a person can answer now; none while other calls still run.
     pub fn asks(&self) -> impl Iterator<Item = &OpenCall> {
         self.calls.iter().filter(|open| self.status == Status::Awaiting && open.state.asks())
+    }
+
+    /// Calls of chats below that a client or a person can answer there.
+    pub fn asks_below(&self) -> impl Iterator<Item = AskBelow> {
+        self.calls.iter().flat_map(|open| open.asks_below.iter().copied())
+    }
+
+    /// Whether an open call, of this chat or of one below, waits for a client or a person.
+    #[must_use]
+    pub fn waits_for_people(&self) -> bool {
+        self.calls.iter().any(OpenCall::waits_for_people)
+    }
+
+    /// Whether an open call may run now. Calls of sub-agents are held back while as many work as may at once.
+    #[must_use]
+    pub fn may_run(&self, open: &OpenCall, limits: &Limits) -> bool {
+        let is_held_back = || {
+            let working = self.calls.iter().filter(|open| open.delegates && open.began().is_some()).count();
+            open.delegates && working >= limits.sub_agents_at_once_max.max(1)
+        };
+        match open.state {
+            CallState::Ready | CallState::Approved => !is_held_back(),
+            CallState::Started { .. } => true,
+            CallState::Rests { .. } | CallState::AsksClient | CallState::AsksApproval => false,
+        }
     }
 
     /// How far an open call is.
@@ -301,6 +336,9 @@ impl Chat {
             Fact::Said(message, tail) => self.said(message, *tail),
             Fact::Opened(calls) => self.opened(calls),
             Fact::Started { call, effect, at } => {
+                if self.calls.iter().any(|open| open.uid == *call && open.delegates && open.began().is_none()) {
+                    self.in_turn(|turn| turn.sub_agents += 1);
+                }
                 self.set_call(*call, CallState::Started { effect: *effect, at: *at });
             }
             Fact::Rested { call, handle, at, look_at, misses } => self.on_call(*call, |open| {
@@ -344,6 +382,8 @@ impl Chat {
             }
             Fact::Rewound { .. } => self.rewound(),
             Fact::CompactionAsked => self.compaction_asked = true,
+            Fact::AsksBelow { call, asks } => self.on_call(*call, |open| open.asks_below = asks.to_vec()),
+            Fact::Delegated(used) => self.delegated(*used),
             Fact::Compacts(compacting) => {
                 self.compacting = Some((**compacting).clone());
                 self.wait = None;
@@ -465,6 +505,16 @@ impl Chat {
             turn.tokens = turn.tokens.saturating_add(attempted.tally.total());
             turn.cost = turn.cost.plus(attempted.spend.total());
         });
+    }
+
+    fn delegated(&mut self, used: BudgetUse) {
+        let tokens = used.tokens.saturating_sub(self.delegated.tokens);
+        let cost = Micros(used.cost.0.saturating_sub(self.delegated.cost.0));
+        self.in_turn(|turn| {
+            turn.tokens = turn.tokens.saturating_add(tokens);
+            turn.cost = turn.cost.plus(cost);
+        });
+        self.delegated = used;
     }
 
     fn rewound(&mut self) {

@@ -6,7 +6,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::chat::{Compacting, Effect, OpenCall, QueuedMessage, RetryWait, StepAttempts, TranscriptTail, TurnEnd};
+use crate::budget::BudgetUse;
+use crate::chat::{
+    AskBelow, Compacting, Effect, OpenCall, QueuedMessage, RetryWait, StepAttempts, TranscriptTail, TurnEnd,
+};
 use crate::command::Refusal;
 use crate::cost::{Spend, StreamEnd, Tally};
 use crate::delta::Rung;
@@ -107,6 +110,15 @@ pub struct Totals {
     pub alive: Duration,
 }
 
+impl Totals {
+    /// What budgets count of them.
+    #[must_use]
+    pub fn used(&self) -> BudgetUse {
+        let Self { tally, spend, attempts: _, steps, time, alive } = self;
+        BudgetUse { steps: *steps, time: *time, alive: *alive, tokens: tally.total(), cost: spend.total() }
+    }
+}
+
 /// One thing that happened. A commit is a list of these.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Fact {
@@ -146,6 +158,13 @@ pub enum Fact {
         question: Arc<str>,
         /// When.
         at: Timestamp,
+    },
+    /// A sub-agent that a call waits for cannot go on before people have answered these calls, or can again.
+    AsksBelow {
+        /// The call that waits for it.
+        call: CallUid,
+        /// The calls that ask, of its chat and of those below.
+        asks: Arc<[AskBelow]>,
     },
     /// The question of a call's tool was answered: it is to be started again with the answer.
     Answered {
@@ -208,6 +227,8 @@ pub enum Fact {
         /// The first message that is gone.
         from: MessageId,
     },
+    /// Chats of sub-agents have used this much together, since the chat exists.
+    Delegated(BudgetUse),
     /// A summary was asked for.
     CompactionAsked,
     /// A summary is being written. The next attempt that ends is this one.

@@ -22,6 +22,7 @@ pub mod governor;
 pub mod ids;
 pub mod limits;
 pub mod message;
+pub mod parent;
 pub mod permission;
 pub mod plan;
 pub mod prompt;

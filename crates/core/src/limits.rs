@@ -53,6 +53,12 @@ pub struct Limits {
     pub tool_time_max: Duration,
     /// Tools that run at the same time in one chat: 8.
     pub tools_at_once_max: usize,
+    /// Sub-agents that one turn may ask: 8. Each costs a chat with turns of its own.
+    pub sub_agents_max: u32,
+    /// Sub-agents of one chat that work at the same time: 4. Further ones begin when one of them has ended.
+    pub sub_agents_at_once_max: usize,
+    /// How deep sub-agents may ask sub-agents: 2.
+    pub sub_agents_depth_max: usize,
     /// Calls in one reply: 128. Further ones are answered with an error.
     pub calls_len_max: usize,
     /// What is kept of a tool's output, beyond what the model is shown: 10 MiB.
@@ -111,6 +117,9 @@ impl Default for Limits {
             compactions_max: 3,
             tool_time_max: Duration::from_secs(10 * 60),
             tools_at_once_max: 8,
+            sub_agents_max: 8,
+            sub_agents_at_once_max: 4,
+            sub_agents_depth_max: 2,
             calls_len_max: 128,
             tool_output_bytes_max: 10 * MIB,
             progress_bytes_max: 4 * KIB,

@@ -152,6 +152,10 @@ pub enum Basis {
     Policy,
     /// The grant that was given with this call.
     Grant(CallUid),
+    /// The rules of an agent above are not known here, so that nothing is permitted.
+    Unknown(String),
+    /// What the rules of an agent above say, which a sub-agent works for.
+    Above(String, Box<Self>),
 }
 
 impl fmt::Display for Basis {
@@ -162,6 +166,8 @@ impl fmt::Display for Basis {
             Self::Otherwise(otherwise) => write!(f, "else = {:?}", otherwise.word()),
             Self::Policy => f.write_str("policy of the tool"),
             Self::Grant(call) => write!(f, "grant {call}"),
+            Self::Unknown(agent) => write!(f, "the rules of `{agent}`, which asked, are not known here"),
+            Self::Above(agent, basis) => write!(f, "{basis} of `{agent}`"),
         }
     }
 }
@@ -243,6 +249,26 @@ impl Permissions {
             Some(basis) if permitted.verdict < Verdict::Ask => decision(Verdict::Ask, basis),
             Some(_) | None => permitted,
         }
+    }
+
+    /// Decides on a call of a sub-agent's tool: the strictest of what these rules say and what those of the agents above
+    /// say, each with its name.
+    #[must_use]
+    pub fn decide_below<'a>(
+        &self,
+        above: impl IntoIterator<Item = (&'a str, &'a Self)>,
+        tool: &str,
+        subject: &RuleSubject,
+        consent: ToolConsent,
+    ) -> Decision {
+        let own = self.decide(tool, subject, consent);
+        above.into_iter().fold(own, |strictest, (agent, rules)| {
+            let Decision { verdict, basis } = rules.decide(tool, subject, consent);
+            if verdict <= strictest.verdict {
+                return strictest;
+            }
+            Decision { verdict, basis: Basis::Above(agent.to_owned(), Box::new(basis)) }
+        })
     }
 
     /// The decision where no rule restricts a call.

@@ -57,10 +57,10 @@ fn running(chat: &Chat, draft: Option<&Draft>, limits: &Limits, now: Timestamp) 
     if is_late && (!chat.calls.is_empty() || chat.compaction_asked) {
         return Next::Finish(TurnEnd::TimeMax); // Nothing more begins, and whatever ran was stopped.
     }
-    if chat.calls.iter().any(|call| !call.state.asks() && !call.state.rests()) {
+    if chat.calls.iter().any(|call| chat.may_run(call, limits)) {
         return Next::RunCalls;
     }
-    if chat.calls.iter().any(|call| call.state.asks()) {
+    if chat.waits_for_people() {
         return Next::Ask;
     }
     if !chat.calls.is_empty() {

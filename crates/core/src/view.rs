@@ -8,13 +8,15 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use crate::chat::{Chat, Compacting, OpenCall, QueuedMessage, RetryWait, TurnEnd};
+use crate::budget::BudgetUse;
+use crate::chat::{AskBelow, Chat, Compacting, OpenCall, QueuedMessage, RetryWait, TurnEnd};
 use crate::command::{Command, InboxCommand};
 use crate::delta::Delta;
 use crate::draft::{Draft, OutOfOrder};
 use crate::fact::Totals;
 use crate::ids::{InboxSeq, MessageId, ModelId, Seq, StepId, Timestamp, Version};
 use crate::message::Message;
+use crate::parent::ParentCall;
 use crate::permission::Grant;
 use crate::setup::Setup;
 use crate::status::{Status, Verb};
@@ -113,6 +115,8 @@ pub struct Standing {
     pub queue: Vec<QueuedMessage>,
     /// Calls that a client or a person can answer now.
     pub asks: Vec<OpenCall>,
+    /// Calls of sub-agents that a client or a person can answer, at their chats.
+    pub asks_below: Vec<AskBelow>,
     /// Until when they do, at most.
     pub awaits_until: Option<Timestamp>,
     /// Rules that people agreed to when they answered an ask.
@@ -127,6 +131,10 @@ pub struct Standing {
     pub ended: Option<TurnEnd>,
     /// What it all cost.
     pub totals: Totals,
+    /// What the chats of its sub-agents used, as far as it has looked.
+    pub delegated: BudgetUse,
+    /// The call it was created for, if it is a sub-agent's.
+    pub parent: Option<Arc<ParentCall>>,
     /// What it has of its own beside its agent.
     pub setup: Option<Arc<Setup>>,
 }
@@ -153,6 +161,7 @@ impl Standing {
             debug: chat.debug,
             queue,
             asks: chat.asks().cloned().collect(),
+            asks_below: chat.asks_below().collect(),
             grants: chat.grants.clone(),
             progress: chat.calls.iter().filter(|open| open.progress.is_some()).cloned().collect(),
             awaits_until: chat.awaits_until,
@@ -160,6 +169,8 @@ impl Standing {
             compacting: chat.compacting.clone(),
             ended: chat.ended.clone().filter(|_| rests),
             totals: chat.totals,
+            delegated: chat.delegated,
+            parent: chat.parent.clone(),
             setup: chat.setup.clone(),
         }
     }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use everturn_core::chat::Chat;
+use everturn_core::chat::{Chat, TurnEnd};
 use everturn_core::context::CompactionThreshold;
-use everturn_core::ids::{ChatId, ModelId};
+use everturn_core::ids::{CallUid, ChatId, ModelId};
 use everturn_core::limits::Limits;
 use everturn_core::permission::{BadRule, KnownTool, PatternKind, Permissions};
 use everturn_core::prompt::{BadSampling, Effort, Sampling, ToolSpec};
@@ -65,6 +65,19 @@ pub enum Background {
     On,
 }
 
+/// A call of a tool, as hooks are told of it.
+#[derive(Debug, Clone, Copy)]
+pub struct HookedCall<'a> {
+    /// The chat.
+    pub chat: &'a Chat,
+    /// The call.
+    pub call: CallUid,
+    /// The tool that runs.
+    pub tool: &'a str,
+    /// Its input, valid by the tool's schema.
+    pub input: &'a Value,
+}
+
 /// Callbacks of the program. Several are one as a `Vec`.
 #[async_trait]
 pub trait Hook: Send + Sync + 'static {
@@ -76,6 +89,33 @@ pub trait Hook: Send + Sync + 'static {
     async fn instructions(&self, chat: &Chat) -> Option<String> {
         let _ = chat;
         None
+    }
+
+    /// Whether calls of tools are to be told to this hook: [`Hook::before_call`] and [`Hook::after_call`].
+    fn hears_of_calls(&self) -> bool {
+        false
+    }
+
+    /// Decides on a call that is about to start; rules and people have permitted it. Asked once, unless the process dies
+    /// before the call starts. The turn waits, at most a minute: then the call is refused.
+    ///
+    /// # Errors
+    /// The call does not run, for the reason given. The model reads it.
+    async fn before_call(&self, call: HookedCall<'_>) -> Result<(), String> {
+        let _ = call;
+        Ok(())
+    }
+
+    /// Hears of a call that has ended in this process, with its output or its error, before the result is stored. What it
+    /// returns is added to the result. A call that a crash interrupts may be told twice, or not at all.
+    async fn after_call(&self, call: HookedCall<'_>, returned: Result<&[u8], &str>) -> Option<String> {
+        let _ = (call, returned);
+        None
+    }
+
+    /// Hears of a turn that has ended in this process. The chat does not wait for it, and a crash may lose it.
+    async fn turn_ended(&self, chat: &Chat, end: &TurnEnd) {
+        let _ = (chat, end);
     }
 
     /// Removes what the program keeps of a chat that was deleted.
@@ -100,6 +140,31 @@ impl Hook for Vec<Arc<dyn Hook>> {
             texts.extend(hook.instructions(chat).await);
         }
         (!texts.is_empty()).then(|| texts.join("\n\n"))
+    }
+
+    fn hears_of_calls(&self) -> bool {
+        self.iter().any(|hook| hook.hears_of_calls())
+    }
+
+    async fn before_call(&self, call: HookedCall<'_>) -> Result<(), String> {
+        for hook in self.iter().filter(|hook| hook.hears_of_calls()) {
+            hook.before_call(call).await?;
+        }
+        Ok(())
+    }
+
+    async fn after_call(&self, call: HookedCall<'_>, returned: Result<&[u8], &str>) -> Option<String> {
+        let mut notes = Vec::new();
+        for hook in self.iter().filter(|hook| hook.hears_of_calls()) {
+            notes.extend(hook.after_call(call, returned).await);
+        }
+        (!notes.is_empty()).then(|| notes.join("\n"))
+    }
+
+    async fn turn_ended(&self, chat: &Chat, end: &TurnEnd) {
+        for hook in self {
+            hook.turn_ended(chat, end).await;
+        }
     }
 
     async fn deleted(&self, chat: ChatId) {

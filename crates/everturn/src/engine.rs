@@ -415,6 +415,7 @@ impl Builder {
             slots: WorkSlots::new(slots_len, metrics.clone()),
             loading: Arc::new(Semaphore::new(LOADING_MAX)),
             scanning: Arc::new(Semaphore::new(1)),
+            orphans: Arc::new(Semaphore::new(1)),
             metrics,
             stop,
             governors: Governors::default(),

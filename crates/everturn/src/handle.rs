@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use everturn_core::chat::{OpenCall, TurnEnd};
+use everturn_core::chat::{AskBelow, OpenCall, TurnEnd};
 use everturn_core::command::{CallAnswer, Command, Delivery, ModelChoice, Refusal};
 use everturn_core::fact::AttemptRecord;
 use everturn_core::ids::{CallUid, ChatId, InboxSeq, MessageId};
@@ -17,7 +17,7 @@ use everturn_stores::{
 use tokio::time::Instant;
 
 use crate::drive::inbox;
-use crate::process::{Shared, supervisor};
+use crate::process::{Shared, orphans, supervisor};
 use crate::watch::poll::Polling;
 use crate::watch::subscription::Subscription;
 
@@ -38,8 +38,17 @@ const ATTEMPTS_LEN_MAX: usize = 500;
 pub enum Rest {
     /// No turn is under way. How the newest one ended, unless there was none.
     Idle(Option<TurnEnd>),
-    /// A turn is under way, and waits for a client or a person to answer these calls.
+    /// A turn is under way, and waits for a client or a person to answer these calls. If there are none, it waits for
+    /// answers in chats of sub-agents: see [`Standing::asks_below`].
     Awaiting(Vec<OpenCall>),
+}
+
+/// What became of a sub-agent.
+pub(crate) enum SubAgentState {
+    /// It rests. How its turn ended, unless there was none.
+    Ended(Option<TurnEnd>),
+    /// It works or waits, and these calls of its chat and of those below wait for people.
+    Asks(Vec<AskBelow>),
 }
 
 impl Rest {
@@ -142,9 +151,17 @@ impl ChatHandle {
         Ok(rests && inbox::is_empty(&*self.shared.store, self.id).await?)
     }
 
-    /// Deletes the chat with everything stored of it. A turn under way is interrupted first, in whichever process it is, and
-    /// queued messages are dropped. Retries while another process holds the chat: set a timeout.
+    /// Deletes the chat with everything stored of it, and the chats of its sub-agents. A turn under way is interrupted first,
+    /// in whichever process it is, and queued messages are dropped. Retries while another process holds the chat: set a
+    /// timeout. If the process ends in between, another one, or the next, deletes the chats that are left.
     pub async fn delete(&self) -> Result<(), StoreError> {
+        self.delete_alone().await?;
+        let shared = self.shared.clone();
+        self.shared.to_the_end(async move { orphans::delete_all(&shared).await }).await
+    }
+
+    /// Deletes the chat, and leaves the chats of its sub-agents as orphans.
+    pub(crate) async fn delete_alone(&self) -> Result<(), StoreError> {
         let Heading { owner, agent, .. } = self.shared.store.heading(self.id).await?;
         loop {
             self.quieten().await?;
@@ -342,6 +359,27 @@ impl ChatHandle {
                 return Ok(Rest::of(standing));
             }
         }
+    }
+
+    /// Waits until a sub-agent's chat rests, or waits for people to answer other calls than `known`.
+    pub(crate) async fn ended_or_asks(&self, known: &[AskBelow]) -> Result<SubAgentState, StoreError> {
+        let is_busy = |standing: &Standing| !matches!(standing.status, Status::Idle | Status::Failed);
+        loop {
+            let standing = self.until(|standing| !is_busy(standing) || self.asks_of(standing) != known).await?;
+            if is_busy(&standing) {
+                return Ok(SubAgentState::Asks(self.asks_of(&standing)));
+            }
+            match self.rest().await? {
+                Rest::Idle(ended) => return Ok(SubAgentState::Ended(ended)),
+                Rest::Awaiting(_) => {} // Another turn has begun meanwhile.
+            }
+        }
+    }
+
+    /// The calls of this chat and of those below that wait for people.
+    fn asks_of(&self, standing: &Standing) -> Vec<AskBelow> {
+        let own = standing.asks.iter().map(|open| AskBelow { chat: self.id, call: open.uid });
+        own.chain(standing.asks_below.iter().copied()).collect()
     }
 
     async fn until(&self, is_so: impl Fn(&Standing) -> bool) -> Result<Standing, StoreError> {

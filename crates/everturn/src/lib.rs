@@ -59,7 +59,7 @@ mod watch; // How readers hear of changes: signals, subscriptions, feeds.
 pub use async_trait::async_trait;
 pub use {prometheus_client, schemars, serde_json};
 
-pub use agent::{Agent, Background, Chaining, Hook};
+pub use agent::{Agent, Background, Chaining, Hook, HookedCall};
 pub use drive::tools::AUDIT;
 pub use engine::{Builder, CHATS_MAX, CreateError, Drivers, Engine};
 pub use everturn_core as core;

@@ -2,6 +2,7 @@
 
 pub(crate) mod damaged;
 pub(crate) mod hints;
+pub(crate) mod orphans;
 pub(crate) mod supervisor;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -58,6 +59,8 @@ pub(crate) struct Shared {
     pub(crate) loading: Arc<Semaphore>,
     /// One permit: one scan for chats without a driver at a time.
     pub(crate) scanning: Arc<Semaphore>,
+    /// One permit: one search for chats of sub-agents without a parent at a time.
+    pub(crate) orphans: Arc<Semaphore>,
     pub(crate) takeovers: Takeovers,
     pub(crate) drivers: Drivers,
     pub(crate) driven: DrivenChats,
@@ -174,7 +177,21 @@ impl Shared {
         let unsettled = self.store.unsettled().await?;
         let wanted = unsettled.iter().filter(|found| found.has_commands || !self.driven.contains(found.chat));
         wanted.for_each(|found| self.wake(found.chat));
+        self.delete_orphans();
         Ok(unsettled.len())
+    }
+
+    /// Deletes chats whose parent a process that died has deleted, unless that is being done.
+    fn delete_orphans(self: &Arc<Self>) {
+        let Ok(alone) = self.orphans.clone().try_acquire_owned() else { return };
+        let shared = self.clone();
+        self.spawn(async move {
+            let drain = shared.stop.drain.clone();
+            if let Some(Err(error)) = drain.run_until_cancelled(orphans::delete_all(&shared)).await {
+                tracing::warn!(%error, "chats of deleted chats' sub-agents cannot be deleted, tried again later");
+            }
+            drop(alone);
+        });
     }
 
     /// Deletes recordings of chats that were deleted by another process, or by one that died of it.

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use everturn_core::chat::Effect;
+use everturn_core::chat::{AskBelow, Effect};
 use everturn_core::ids::{CallUid, ChatId};
 use everturn_core::message::{Media, Meta};
 use everturn_core::permission::{PatternKind, RuleSubject};
@@ -30,6 +30,7 @@ use crate::engine::Engine;
 use crate::handle::ChatHandle;
 use crate::tool::progress::ToolProgress;
 
+use sub_agent::Caller;
 pub use sub_agent::SubAgent;
 
 /// A tool that a model can call.
@@ -68,6 +69,12 @@ pub trait Tool: Send + Sync + 'static {
     fn stands_for(&self, input: &Value) -> Option<InnerCall> {
         let _ = input;
         None
+    }
+
+    /// Whether a call hands its task to a sub-agent. How many of those a turn may make, and how many of them work at once, is
+    /// bounded.
+    fn delegates(&self) -> bool {
+        false
     }
 
     /// How calls are confined, in a few words. Shown with a request for approval.
@@ -173,6 +180,8 @@ pub enum LookResult {
     Pending(Duration),
     /// It cannot go on before a person has answered: see [`ToolReturn::Asks`].
     Asks(ToolQuestion),
+    /// It goes on in other chats, of which these calls wait for people. None any more, if the list is empty. Look again.
+    AsksBelow(Vec<AskBelow>),
     /// The place that knows cannot be reached, for the reason given. It is tried again, at growing intervals.
     Unreachable(String),
 }
@@ -279,8 +288,8 @@ pub struct ToolContext {
     pub(crate) progress: ToolProgress,
     /// The engine it runs in. Tests of a tool have none.
     pub(crate) engine: Option<Engine>,
-    /// How deep the chat is below the one that a person began.
-    pub(crate) depth: u32,
+    /// What a sub-agent's chat is created with.
+    pub(crate) caller: Caller,
 }
 
 impl ToolContext {
@@ -290,7 +299,7 @@ impl ToolContext {
         let owner = String::new();
         let cancel = CancellationToken::new();
         let progress = ToolProgress::default();
-        Self { chat, owner, call, cancel, answered: None, progress, engine: None, depth: 0 }
+        Self { chat, owner, call, cancel, answered: None, progress, engine: None, caller: Caller::default() }
     }
 
     /// The chat it runs for. None in a context without an engine.

@@ -3,6 +3,7 @@
 use everturn_core::chat::Chat;
 use everturn_core::command::InboxCommand;
 use everturn_core::ids::{ChatId, InboxSeq, Timestamp, Version};
+use everturn_core::parent::ParentCall;
 use everturn_core::status::Status;
 
 /// List entry of a chat.
@@ -14,6 +15,8 @@ pub struct Heading {
     pub agent: String,
     /// Owner of the chat.
     pub owner: String,
+    /// The chat that a call of it created this one for, if it is a sub-agent's.
+    pub parent: Option<ChatId>,
     /// Title.
     pub title: String,
     /// Status, with the commands that were accepted and not applied yet: see [`Standing`](everturn_core::view::Standing).
@@ -37,6 +40,7 @@ impl Heading {
             id: chat.id,
             agent: chat.agent.clone(),
             owner: chat.owner.clone(),
+            parent: chat.parent.as_deref().map(ParentCall::parent),
             title: chat.title.clone(),
             status: chat.status.shown(pending.any(|inbound| inbound.command.begins_a_turn())),
             received,
@@ -64,6 +68,8 @@ pub struct ChatQuery {
     pub status: Option<Status>,
     /// Archived, or not.
     pub archived: Option<bool>,
+    /// Chats of sub-agents.
+    pub sub_agents: SubAgentChats,
     /// Text in the title, in upper or lower case; an empty text matches every title. Or all words of the text, as whole
     /// words, in one message of the user or the model.
     pub text: String,
@@ -73,9 +79,40 @@ pub struct ChatQuery {
     pub len: usize,
 }
 
+/// Whether chats of sub-agents match.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SubAgentChats {
+    /// Like all others.
+    #[default]
+    Listed,
+    /// None of them.
+    LeftOut,
+    /// Only those that calls of this chat created.
+    Of(ChatId),
+}
+
+impl SubAgentChats {
+    fn fits(self, parent: Option<ChatId>) -> bool {
+        match self {
+            Self::Listed => true,
+            Self::LeftOut => parent.is_none(),
+            Self::Of(wanted) => parent == Some(wanted),
+        }
+    }
+}
+
 impl Default for ChatQuery {
     fn default() -> Self {
-        Self { only: None, owner: None, status: None, archived: None, text: String::new(), after: None, len: 50 }
+        Self {
+            only: None,
+            owner: None,
+            status: None,
+            archived: None,
+            sub_agents: SubAgentChats::Listed,
+            text: String::new(),
+            after: None,
+            len: 50,
+        }
     }
 }
 
@@ -86,6 +123,7 @@ impl ChatQuery {
             && self.owner.as_ref().is_none_or(|owner| *owner == chat.owner)
             && self.status.is_none_or(|status| status == chat.status)
             && self.archived.is_none_or(|archived| archived == chat.archived)
+            && self.sub_agents.fits(chat.parent.as_deref().map(ParentCall::parent))
             && self.after.is_none_or(|place| (chat.touched, chat.id) < place)
     }
 

@@ -47,7 +47,7 @@ pub mod witness;
 pub use ack::{Ack, Stored};
 pub use chat_snapshot::ChatSnapshot;
 pub use everturn_core::command::InboxCommand;
-pub use heading::{ChatQuery, Heading};
+pub use heading::{ChatQuery, Heading, SubAgentChats};
 pub use idempotency::{IDEMPOTENCY_AGE_MAX, IdempotencyRecord};
 pub use memory::Memory;
 pub use new_chat::{Chosen, Fork, MakeError, NewChat};

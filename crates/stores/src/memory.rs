@@ -34,7 +34,7 @@ use crate::store::{
     AppendRight, CallRecord, CommandRef, Lease, LoadPart, Loaded, MessageRange, MessageReader, News, NewsRead, Receipt,
     Store, StoreError, Submission, SubmitError, Submitted, Unsettled, WriteError,
 };
-use crate::tables::{self, PAGE_LEN_MAX, PageBudget};
+use crate::tables::{self, ORPHANS_LEN_MAX, PAGE_LEN_MAX, PageBudget};
 use crate::tokens::{Token, TokenHash, Tokens};
 
 /// A store that lives as long as the process.
@@ -44,6 +44,7 @@ pub struct Memory {
     tokens: Mutex<BTreeMap<TokenHash, Token>>,
     asked: Mutex<HashMap<(String, String), IdempotencyRecord>>,
     used: Mutex<BTreeMap<(String, Day), BudgetUse>>,
+    used_below: Mutex<HashMap<ChatId, BudgetUse>>,
 }
 
 /// All chats.
@@ -137,6 +138,7 @@ impl Store for Memory {
         chats.by_id.remove(&lease.chat());
         chats.made.retain(|_, (made, _)| *made != lease.chat());
         chats.floor = chats.floor.max(lease.fence());
+        self.used_below.lock().unwrap_or_else(PoisonError::into_inner).remove(&lease.chat());
         Ok(())
     }
 
@@ -148,6 +150,19 @@ impl Store for Memory {
         headings.sort_by_key(|heading| std::cmp::Reverse(heading.place()));
         headings.truncate(query.len);
         Ok(headings)
+    }
+
+    async fn used_below(&self, chat: ChatId) -> Result<BudgetUse, StoreError> {
+        let sums = self.used_below.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(sums.get(&chat).copied().unwrap_or_default())
+    }
+
+    async fn orphans(&self) -> Result<Vec<ChatId>, StoreError> {
+        let chats = self.chats();
+        let is_orphan = |stored: &&StoredChat| {
+            stored.chat.parent.as_ref().is_some_and(|above| !chats.by_id.contains_key(&above.parent()))
+        };
+        Ok(chats.by_id.values().filter(is_orphan).map(|stored| stored.chat.id).take(ORPHANS_LEN_MAX).collect())
     }
 
     async fn submit(&self, chat: ChatId, submission: Submission, limits: &Limits) -> Result<Receipt, SubmitError> {
@@ -199,12 +214,22 @@ impl Store for Memory {
     }
 
     async fn commit(&self, lease: &mut Lease, facts: &[Fact]) -> Result<Version, WriteError> {
-        self.write(lease.append_right(), |stored| {
+        let (version, below) = self.write(lease.append_right(), |stored| {
             let used = tables::used(&stored.chat, facts);
+            let below = tables::used_below(&stored.chat, &used);
             let version = stored.commit(facts);
             self.count(&stored.chat.owner, used);
-            Ok(version)
-        })
+            Ok((version, below))
+        })?;
+        if !below.is_empty() {
+            let chats = self.chats();
+            let mut sums = self.used_below.lock().unwrap_or_else(PoisonError::into_inner);
+            for (above, used) in below.into_iter().filter(|(above, _)| chats.by_id.contains_key(above)) {
+                let sum = sums.entry(above).or_default();
+                *sum = sum.plus(used);
+            }
+        }
+        Ok(version)
     }
 
     fn since(&self, chat: ChatId, cursor: Option<Cursor>) -> NewsRead<'_> {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use everturn_core::chat::Chat;
 use everturn_core::fork::{UnansweredCall, titled};
 use everturn_core::ids::{ChatId, MessageId, ModelId};
+use everturn_core::parent::ParentCall;
 use everturn_core::setup::Setup;
 use sha2::{Digest as _, Sha256};
 
@@ -27,6 +28,8 @@ pub struct NewChat {
     pub title: Chosen<String>,
     /// Settings beside the agent's. A fork has those of its source chat.
     pub setup: Option<Arc<Setup>>,
+    /// The call it is created for, if it is a sub-agent's. It is part of no digest: the key names the call.
+    pub parent: Option<Arc<ParentCall>>,
     /// Source of a fork; `None` for an empty chat.
     pub fork: Option<Fork>,
     /// SHA-256 of the transcript that the engine imports, if any. Another transcript makes another request under the
@@ -114,6 +117,7 @@ impl NewChat {
             owner: owner.into(),
             title: Chosen::ByDefault(String::new()),
             setup: None,
+            parent: None,
             fork: None,
             transcript: None,
             key: None,
@@ -154,6 +158,7 @@ impl NewChat {
     /// The empty chat.
     pub(crate) fn empty(&self) -> Chat {
         let (model, debug, setup) = (self.model.value().clone(), self.debug, self.setup.clone());
-        Chat { model, debug, setup, ..titled(self.id, self.agent.value(), &self.owner, self.title.value()) }
+        let parent = self.parent.clone();
+        Chat { model, debug, setup, parent, ..titled(self.id, self.agent.value(), &self.owner, self.title.value()) }
     }
 }

@@ -463,6 +463,14 @@ impl Store for Postgres {
         self.inner.reads.used(owner, days).await
     }
 
+    async fn used_below(&self, chat: ChatId) -> Result<BudgetUse, StoreError> {
+        self.inner.reads.used_below(chat).await
+    }
+
+    async fn orphans(&self) -> Result<Vec<ChatId>, StoreError> {
+        self.inner.reads.orphans().await
+    }
+
     async fn ready(&self) -> Result<(), StoreError> {
         self.inner.state.ready()?;
         self.inner.reads.look("SELECT 1", &[]).await.map(drop)

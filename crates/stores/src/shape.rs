@@ -30,6 +30,7 @@ pub mod message;
 mod name;
 pub mod outcome;
 mod output;
+mod parent;
 mod part;
 mod reply;
 pub mod rows;

@@ -408,6 +408,14 @@ impl Store for Sqlite {
         self.read(move |snapshot| list::used(snapshot, &owner, &days)).await
     }
 
+    async fn used_below(&self, chat: ChatId) -> Result<BudgetUse, StoreError> {
+        self.read(move |snapshot| list::used_below(snapshot, chat)).await
+    }
+
+    async fn orphans(&self) -> Result<Vec<ChatId>, StoreError> {
+        self.read(list::orphans).await
+    }
+
     async fn ready(&self) -> Result<(), StoreError> {
         if self.health.has_written(clock::now()) {
             return Ok(()); // A store that can write can read.

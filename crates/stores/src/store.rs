@@ -32,7 +32,8 @@ pub trait Store: Send + Sync + 'static {
     // ---- Chats ----
 
     /// Creates a chat, empty or as a fork of another one. A chat that exists under this id, or was created under the
-    /// same idempotency key of the same owner, is returned instead. A fork costs as much as the messages it copies.
+    /// same idempotency key of the same owner, is returned instead. A fork costs as much as the messages it copies. A chat
+    /// of a sub-agent is not created once its parent is deleted.
     async fn create(&self, new: &NewChat) -> Result<ChatId, MakeError>;
 
     /// The chat that an earlier request with the same idempotency key created. Creates nothing.
@@ -41,7 +42,8 @@ pub trait Store: Send + Sync + 'static {
     /// The chat that this owner has created under this key, whatever else the request said. Creates nothing.
     async fn keyed(&self, owner: &str, key: &str) -> Result<Option<ChatId>, StoreError>;
 
-    /// Deletes a chat and everything stored for it. Earlier leases stay fenced, even if the id is used again.
+    /// Deletes a chat and everything stored for it, and marks its chats of sub-agents: see [`Store::orphans`]. Earlier
+    /// leases stay fenced, even if the id is used again.
     async fn delete(&self, lease: Lease) -> Result<(), WriteError>;
 
     /// List entries of the chats that match, most recently touched first. Reads no messages, unless it searches.
@@ -55,6 +57,12 @@ pub trait Store: Send + Sync + 'static {
     /// What all chats of an owner used on these days, deleted chats included. Counted with every commit, so it is cheap
     /// to read and equal for every process.
     async fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<BudgetUse, StoreError>;
+
+    /// What the chats of sub-agents below a chat used, deleted ones included. Counted with every commit to one of them.
+    async fn used_below(&self, chat: ChatId) -> Result<BudgetUse, StoreError>;
+
+    /// Chats of sub-agents whose parent was deleted, so that they are to be deleted too: some of them, or none.
+    async fn orphans(&self) -> Result<Vec<ChatId>, StoreError>;
 
     // ---- Commands ----
 

@@ -9,7 +9,7 @@ use everturn_core::command::InboxCommand;
 use everturn_core::cost::Micros;
 use everturn_core::draft::Draft;
 use everturn_core::fact::Fact;
-use everturn_core::ids::{InboxSeq, MessageId};
+use everturn_core::ids::{ChatId, InboxSeq, MessageId};
 use everturn_core::message::{Body, CallVerdict};
 use everturn_core::status::Status;
 use everturn_core::view::{JournalRow, Standing};
@@ -141,6 +141,16 @@ pub(crate) fn used(before: &Chat, facts: &[Fact]) -> BTreeMap<Day, BudgetUse> {
         cost: Micros(countable(cost)),
     };
     budget::used(before, facts).into_iter().map(|(day, used)| (day, cut(used))).collect()
+}
+
+/// Orphaned chats that are read at once.
+pub(crate) const ORPHANS_LEN_MAX: usize = 100;
+
+/// What a commit adds to the counts of the chats above, from the topmost on: so that two commits never wait for each other.
+pub(crate) fn used_below(chat: &Chat, used: &BTreeMap<Day, BudgetUse>) -> Vec<(ChatId, BudgetUse)> {
+    let sum = used.values().fold(BudgetUse::default(), |sum, used| sum.plus(*used));
+    let above = chat.parent.iter().flat_map(|parent| &parent.above);
+    above.filter(|_| sum != BudgetUse::default()).map(|above| (above.chat, sum)).collect()
 }
 
 /// Whole milliseconds.

@@ -8,6 +8,7 @@
 pub mod bounds;
 pub mod commits;
 pub mod deleting;
+pub mod families;
 pub mod generated;
 pub mod inbox;
 pub mod journal;
@@ -71,6 +72,8 @@ macro_rules! conformance {
                     messages_are_found_by_their_words, chats_at_work_are_counted;
                 deleting: nothing_is_left_of_a_deleted_chat, a_deleted_chat_is_not_written_to,
                     a_deleted_chat_can_be_made_anew, deleting_takes_the_newest_lease;
+                families: chats_of_sub_agents_are_listed_apart, chats_below_a_deleted_chat_are_found,
+                    chats_below_are_counted;
                 unicode: odd_text_comes_back_from_every_message, odd_text_comes_back_from_every_delta,
                     odd_text_comes_back_from_every_command, odd_text_comes_back_from_every_other_fact,
                     odd_names_and_keys_are_told_apart;
@@ -111,6 +114,7 @@ mod tests {
             include_str!("conformance/reads.rs"),
             include_str!("conformance/making.rs"),
             include_str!("conformance/deleting.rs"),
+            include_str!("conformance/families.rs"),
             include_str!("conformance/unicode.rs"),
             include_str!("conformance/generated.rs"),
             include_str!("conformance/watchers.rs"),

@@ -102,6 +102,8 @@ layer! {
     Client fn created(&self, new: &NewChat) -> Result<Option<ChatId>, MakeError>;
     Client fn keyed(&self, owner: &str, key: &str) -> Result<Option<ChatId>, StoreError>;
     Driver fn delete(&self, lease: Lease) -> Result<(), WriteError>;
+    Driver fn used_below(&self, chat: ChatId) -> Result<BudgetUse, StoreError>;
+    Driver fn orphans(&self) -> Result<Vec<ChatId>, StoreError>;
     Client fn headings(&self, query: &ChatQuery) -> Result<Vec<Heading>, StoreError>;
     Client fn working(&self, owner: &str, besides: &BTreeSet<ChatId>) -> Result<usize, StoreError>;
     Client fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<BudgetUse, StoreError>;

@@ -98,7 +98,9 @@ impl Asks {
 }
 
 fn show(chat: &ChatAsks) {
-    println!("{}  {}", chat.chat, visible::line(&chat.title, CHARS_MAX));
+    let whose = chat.parent.as_ref().map(|parent| format!("  (sub-agent {} of {})", chat.agent, short(parent)));
+    let whose = visible::line(&whose.unwrap_or_default(), CHARS_MAX);
+    println!("{}  {}{whose}", chat.chat, visible::line(&chat.title, CHARS_MAX));
     for ask in &chat.asks {
         let wants = match ask.wants {
             AskKind::Approval => "waits for approval",

@@ -9,6 +9,7 @@ mod pick;
 mod session;
 mod slash;
 mod story;
+mod templates;
 
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
@@ -24,6 +25,7 @@ use crate::process::signals::Ends;
 use crate::terminal::style::Colours;
 use crate::turn::{Turn, stoppable};
 use session::{Begin, Session};
+use templates::Templates;
 
 /// Examples below the help text.
 pub const EXAMPLES: &str = "Examples:
@@ -85,7 +87,8 @@ impl Args {
             Ok(chat) => {
                 let (model, debug) = (self.own.model(), self.own.debug);
                 let agent = connection.agent(self.agent.as_deref());
-                Session::run(connection, chat, Begin { agent, model, debug }, colours).await
+                let templates = Templates::beside(self.daemon.config_file().as_deref());
+                Session::run(connection, chat, Begin { agent, model, debug }, templates, colours).await
             }
             Err(error) => {
                 connection.leave().await;

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use crate::clock;
 use crate::daemon::{ChatArgs, DaemonArgs, IfNoDaemon};
+use crate::find_chat::find;
 use crate::output::{self, println};
 use crate::render::ago;
 use crate::terminal::visible;
@@ -12,6 +13,7 @@ use crate::terminal::visible;
 pub const EXAMPLES: &str = "Examples:
   everturn chats
   everturn chats kelp --limit 5
+  everturn chats --of 9n2x4c
   everturn chats --json | jq -r 'select(.status == \"failed\").id'
   everturn chats --all --url https://chat.example.com --token-file ./token";
 
@@ -26,6 +28,12 @@ pub struct Chats {
     /// Include archived chats.
     #[arg(long)]
     all: bool,
+    /// Only chats of sub-agents that this chat asked: its id, or a unique beginning or end of it.
+    #[arg(long, value_name = "CHAT")]
+    of: Option<String>,
+    /// Include chats of sub-agents.
+    #[arg(long, conflicts_with = "of")]
+    sub_agents: bool,
     /// List at most this many.
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u16).range(1..=200))]
     limit: u16,
@@ -47,7 +55,19 @@ impl Chats {
         if let Some(text) = &self.text {
             query.push_str(&format!("&text={}", encoded(text)));
         }
-        let listed = connection.client.list(&query).await;
+        if self.sub_agents {
+            query.push_str("&sub_agents=true");
+        }
+        let listed = match &self.of {
+            Some(chat) => match find(&connection.client, chat).await {
+                Ok(chat) => connection.client.list(&format!("{query}&parent={}", chat.id)).await,
+                Err(error) => {
+                    connection.leave().await;
+                    return Err(error);
+                }
+            },
+            None => connection.client.list(&query).await,
+        };
         connection.leave().await;
         for chat in listed?.chats {
             if self.json {

@@ -11,6 +11,7 @@ use super::Connections;
 use super::agent_options::{Percent, Word};
 use super::budget::Spending;
 use super::durability::Drafts;
+use super::hook::HookEntry;
 use super::money::Money;
 use super::permissions::PermissionTable;
 use super::price::Prices;
@@ -67,6 +68,9 @@ pub struct File {
     awaiting_minutes_max: Option<NonZeroU32>,
     attempts_max: Option<NonZeroU32>,
     tools_at_once_max: Option<NonZeroU32>,
+    sub_agents_max: Option<NonZeroU32>,
+    sub_agents_at_once_max: Option<NonZeroU32>,
+    sub_agents_depth_max: Option<NonZeroU32>,
     queue_len_max: Option<NonZeroU32>,
     #[serde(default)]
     pub providers: Providers,
@@ -75,6 +79,8 @@ pub struct File {
     workspace_tools: Option<Vec<String>>,
     network: Option<NetworkUse>,
     instructions: Option<Vec<String>>,
+    #[serde(default)]
+    skills: Vec<PathBuf>,
     description: Option<String>,
     #[serde(default)]
     may_ask: Vec<String>,
@@ -82,6 +88,8 @@ pub struct File {
     permissions: PermissionTable,
     keep_jobs: Option<bool>,
     long_commands: Option<LongCommandsUse>,
+    #[serde(default)]
+    pub hooks: Vec<HookEntry>,
     #[serde(default)]
     pub workspaces: BTreeMap<String, WorkspaceEntry>,
     #[serde(default)]
@@ -117,6 +125,9 @@ impl File {
             awaiting_minutes_max: self.awaiting_minutes_max,
             attempts_max: self.attempts_max,
             tools_at_once_max: self.tools_at_once_max,
+            sub_agents_max: self.sub_agents_max,
+            sub_agents_at_once_max: self.sub_agents_at_once_max,
+            sub_agents_depth_max: self.sub_agents_depth_max,
             queue_len_max: self.queue_len_max,
             background: self.background,
             effort: self.effort,
@@ -133,6 +144,7 @@ impl File {
             workspace_tools: self.workspace_tools.take(),
             network: self.network,
             instructions: self.instructions.take(),
+            skills: std::mem::take(&mut self.skills),
             description: self.description.take(),
             may_ask: std::mem::take(&mut self.may_ask),
             permissions: std::mem::take(&mut self.permissions),

@@ -37,6 +37,9 @@ pub struct Profile {
     pub awaiting_minutes_max: Option<NonZeroU32>,
     pub attempts_max: Option<NonZeroU32>,
     pub tools_at_once_max: Option<NonZeroU32>,
+    pub sub_agents_max: Option<NonZeroU32>,
+    pub sub_agents_at_once_max: Option<NonZeroU32>,
+    pub sub_agents_depth_max: Option<NonZeroU32>,
     pub queue_len_max: Option<NonZeroU32>,
     pub background: Option<bool>,
     pub effort: Option<Word>,
@@ -60,6 +63,9 @@ pub struct Profile {
     pub network: Option<NetworkUse>,
     /// Files of the workspace with instructions.
     pub instructions: Option<Vec<String>>,
+    /// Directories of skills; relative paths start at the configuration file.
+    #[serde(default)]
+    pub skills: Vec<PathBuf>,
     /// What it is good for, for agents that may ask it.
     pub description: Option<String>,
     /// Agents that it may give tasks to.
@@ -115,6 +121,9 @@ impl Profile {
         for (name, tool) in &mut self.tools {
             tool.settle(name, beside)?;
         }
+        for directory in &mut self.skills {
+            *directory = beside.join(&directory);
+        }
         self.sampling().check()?;
         match self.output_tokens_max {
             Some(few @ ..OUTPUT_TOKENS_MIN) => {
@@ -144,6 +153,9 @@ impl Profile {
             awaiting_minutes_max: self.awaiting_minutes_max,
             attempts_max: self.attempts_max,
             tools_at_once_max: self.tools_at_once_max,
+            sub_agents_max: self.sub_agents_max,
+            sub_agents_at_once_max: self.sub_agents_at_once_max,
+            sub_agents_depth_max: self.sub_agents_depth_max,
             queue_len_max: self.queue_len_max,
         }
     }

@@ -100,6 +100,11 @@ impl Config {
         if let Some(directory) = &self.workspace.value {
             sheet.line("workspace", directory.display().to_string(), &self.workspace.origin); // It overrides the file's.
         }
+        if !self.hooks.is_empty() {
+            let hooks = self.hooks.iter().map(|hook| format!("{} {}", hook.on.word(), hook.run.join(" ")));
+            let hooks = hooks.collect::<Vec<_>>();
+            sheet.derived("hooks", &hooks.join("; "), hooks.into());
+        }
         for (name, entry) in &self.workspaces {
             sheet.table(&["workspaces", name], &self.file);
             sheet.field("path", entry.path.display().to_string());
@@ -217,6 +222,9 @@ impl Config {
         }
         let origin = if profile.instructions.is_some() { &self.file } else { &Origin::Default };
         sheet.line("instructions", profile.instruction_files(), origin);
+        if !profile.skills.is_empty() {
+            sheet.line("skills", &profile.skills, &self.file);
+        }
         if let Some(description) = &profile.description {
             sheet.line("description", description, &self.file);
         }

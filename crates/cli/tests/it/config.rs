@@ -129,6 +129,9 @@ async fn what_counts_is_shown_with_its_origin() {
         awaiting_minutes_max = 1440  # default
         attempts_max = 24  # default
         tools_at_once_max = 8  # default
+        sub_agents_max = 8  # default
+        sub_agents_at_once_max = 4  # default
+        sub_agents_depth_max = 2  # default
         queue_len_max = 20  # default
         background = false  # default
         effort = "low"  # FILE
@@ -204,6 +207,9 @@ async fn what_counts_of_tables_and_variables_is_shown() {
         awaiting_minutes_max = 1440  # default
         attempts_max = 24  # default
         tools_at_once_max = 8  # default
+        sub_agents_max = 8  # default
+        sub_agents_at_once_max = 4  # default
+        sub_agents_depth_max = 2  # default
         queue_len_max = 20  # default
         background = true  # FILE
         compaction_percent = 100  # FILE

@@ -103,6 +103,7 @@ async fn the_page_has_every_key_and_no_other() {
         ("providers.NAME.", "[providers.a]\nwire = 'chat'\nurl = 'https://a.example'"),
         ("prices.\"MODEL\".", "[prices.'a/b']\ninput = 1\noutput = 1"),
         ("workspaces.NAME.", "[workspaces.a]\npath = '/a'"),
+        ("hooks.", "[[hooks]]\non = 'turn_end'\nrun = ['a']"),
         ("permissions.", "[permissions]"),
         ("budget.", "[budget]"),
         ("budget.", "[owners.a]"),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::change::input_hash;
-use crate::ids::{CallUid, Timestamp};
+use crate::ids::{CallUid, ChatId, Timestamp};
 use crate::message::Call;
 
 /// A call without a result.
@@ -15,6 +15,8 @@ pub struct OpenCall {
     pub tool: String,
     /// Hash of the input, for approvals.
     pub input_hash: u64,
+    /// Whether it asks a sub-agent, which bounds how many of them run at once.
+    pub delegates: bool,
     /// How far it is.
     pub state: CallState,
     /// The input as it came, or the question of its tool, while a client or a person must answer.
@@ -23,9 +25,20 @@ pub struct OpenCall {
     pub ask: Option<Arc<AskDetail>>,
     /// What the tool showed of its work last, while it runs.
     pub progress: Option<Arc<str>>,
+    /// Calls of chats below that wait for a person, while it rests and a sub-agent works for it.
+    pub asks_below: Vec<AskBelow>,
     /// Where its outcome is found while it rests, or where it goes on once a question is answered: JSON that the tool reads
     /// again, in this process or another.
     pub handle: Option<Arc<str>>,
+}
+
+/// A call of a sub-agent that waits for a client or a person. What is asked is read at its chat, and answered there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AskBelow {
+    /// The sub-agent's chat.
+    pub chat: ChatId,
+    /// The call.
+    pub call: CallUid,
 }
 
 /// What a person should know about a call that asks for approval, beside its input. It is stored before it is shown, so
@@ -87,10 +100,12 @@ impl OpenCall {
             uid: call.uid,
             tool: call.tool.clone(),
             input_hash: input_hash(&call.tool, &call.input),
+            delegates: false,
             state,
             input: state.asks().then(|| call.input.as_str().into()),
             ask,
             progress: None,
+            asks_below: Vec::new(),
             handle: None,
         }
     }
@@ -101,10 +116,28 @@ impl OpenCall {
         self.state == CallState::AsksClient && self.handle.is_some()
     }
 
+    /// Whether it cannot end before a client or a person has answered.
+    #[must_use]
+    pub fn waits_for_people(&self) -> bool {
+        self.state.asks() || !self.asks_below.is_empty()
+    }
+
+    /// Whether it is still to be started. One that a crash interrupted was started.
+    #[must_use]
+    pub const fn is_to_start(&self) -> bool {
+        match self.state {
+            CallState::Ready | CallState::Approved => true,
+            CallState::Started { .. } | CallState::Rests { .. } | CallState::AsksClient | CallState::AsksApproval => {
+                false
+            }
+        }
+    }
+
     /// Moves it to another state.
     pub(super) fn become_state(&mut self, state: CallState) {
         self.state = state;
         self.progress = None;
+        self.asks_below.clear();
         self.input.take_if(|_| !state.asks());
     }
 

@@ -293,3 +293,22 @@ fn a_grant_answers_asks_and_never_a_deny() {
     let covered = decision.after(&[granted("shell(git push *)")], "shell", &command("git push"), "terms", Timestamp(1));
     assert_eq!(covered.basis.to_string(), "grant 7.0");
 }
+
+/// The rules of agents above hold too: the strictest verdict counts, and says whose rule it is.
+#[test]
+fn rules_of_agents_above_only_restrict() {
+    let own = Permissions::default().allow(["shell"]).unwrap().deny(["write"]).unwrap();
+    let above = Permissions::default().ask(["shell(git *)"]).unwrap().allow(["write"]).unwrap();
+    let top = Permissions::default().deny(["shell(* --force*)"]).unwrap();
+    let decided = |text: &str| {
+        let layers = [("coder", &above), ("lead", &top)];
+        let Decision { verdict, basis } = own.decide_below(layers, "shell", &command(text), ToolConsent::AsksPerson);
+        format!("{}: {basis}", verdict.word())
+    };
+    assert_eq!(decided("git push --force"), r#"deny: deny = "shell(* --force*)" of `lead`"#);
+    assert_eq!(decided("git push"), r#"ask: ask = "shell(git *)" of `coder`"#);
+    let denied = own.decide_below([("coder", &above)], "write", &path("a"), ToolConsent::Runs);
+    assert_eq!(denied.basis.to_string(), r#"deny = "write""#, "what the parent allows does not loosen");
+    let alone = own.decide_below([], "shell", &command("git push"), ToolConsent::AsksPerson);
+    assert_eq!(alone.verdict, Verdict::Allow);
+}

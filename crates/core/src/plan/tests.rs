@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use super::*;
+use crate::change::Change;
 use crate::chat::{CallState, Effect, OpenCall, QueuedMessage, RepeatedCalls};
 use crate::cost::Micros;
 use crate::delta::{Delta, GenerationHandle};
@@ -79,6 +80,8 @@ fn open_calls(states: &[CallState]) -> Vec<OpenCall> {
         ask: None,
         progress: None,
         handle: None,
+        delegates: false,
+        asks_below: Vec::new(),
     };
     states.iter().enumerate().map(open).collect()
 }
@@ -233,4 +236,39 @@ fn a_stop_after_tool_is_seen_whatever_follows_it() {
     stage.commit(&stage.change(|change| change.result(result(1))));
     stage.commit(&stage.change(|change| change.say(Body::Context("by the way".into()))));
     assert_eq!(next(&stage.chat), Next::Finish(TurnEnd::StopAfter("look".into())));
+}
+
+/// TA04: of the calls that ask sub-agents, so many run at once; the next begins when one has ended, also while a person is
+/// asked beside them.
+#[test]
+fn sub_agents_are_held_back() {
+    let limits = Limits { sub_agents_at_once_max: 2, ..limits() };
+    let rests = CallState::Rests { began: NOW, look_at: NOW, misses: 0 };
+    let chat = |states: &[CallState]| {
+        let delegates = |open: OpenCall| OpenCall { delegates: !open.state.asks(), ..open };
+        let calls = open_calls(states).into_iter().map(delegates).collect();
+        Chat { calls, ..running(TranscriptTail::Input, fresh_turn()) }
+    };
+    let next = |states: &[CallState]| plan(&chat(states), None, &limits, NOW);
+    assert_eq!(next(&[rests, CallState::Ready]), Next::RunCalls);
+    assert_eq!(next(&[rests, rests, CallState::Ready]), Next::Look);
+    assert_eq!(next(&[rests, rests, CallState::Ready, CallState::AsksClient]), Next::Ask);
+    let started = CallState::Started { effect: Effect::Idempotent, at: NOW };
+    assert_eq!(next(&[rests, rests, started]), Next::RunCalls, "one that a crash interrupted is not held back");
+
+    let mut chat = chat(&[rests, rests, CallState::Ready, CallState::AsksClient]);
+    chat.apply(&[Fact::Awaits { since: NOW, until: NOW + Duration::from_secs(9) }, Fact::Moved(Status::Awaiting)]);
+    let ended = CallResult::new(chat.calls[0].uid, "ask", CallVerdict::Done, Output::text("done"), NOW);
+    let facts = {
+        let mut change = Change::new(&chat, NOW);
+        change.ended_elsewhere(ended);
+        change.facts()
+    };
+    chat.apply(&facts);
+    assert_eq!(plan(&chat, None, &limits, NOW), Next::RunCalls);
+    let third = chat.calls[1].uid;
+    chat.apply(&[Fact::Started { call: third, effect: Effect::Idempotent, at: NOW }]);
+    assert_eq!(chat.turn.as_ref().unwrap().sub_agents, 1);
+    chat.apply(&[Fact::Started { call: third, effect: Effect::Idempotent, at: NOW }]);
+    assert_eq!(chat.turn.unwrap().sub_agents, 1, "started again, it is the same sub-agent");
 }

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use everturn_core::budget::{Budget, BudgetAccount, Day};
+use everturn_core::budget::{Budget, BudgetAccount, BudgetUse, Day};
+use everturn_core::chat::Chat;
 use everturn_stores::StoreError;
 
 use crate::process::Shared;
@@ -18,6 +19,17 @@ pub(crate) struct Budgets {
 impl Budgets {
     pub(crate) fn of(&self, owner: &str) -> &Budget {
         self.owners.get(owner).unwrap_or(&self.usual)
+    }
+}
+
+/// What the chat that a person began has used together with all chats of sub-agents below it: `chat` or one above it.
+pub(crate) async fn used_with_sub_agents(shared: &Shared, chat: &Chat) -> Result<BudgetUse, StoreError> {
+    match chat.parent.as_ref().and_then(|parent| parent.above.first()) {
+        None => Ok(chat.totals.used().plus(shared.store.used_below(chat.id).await?)),
+        Some(top) => {
+            let totals = shared.store.standing(top.chat).await?.totals;
+            Ok(totals.used().plus(shared.store.used_below(top.chat).await?))
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_core::change::Change;
-use everturn_core::chat::Chat;
+use everturn_core::chat::{Chat, TurnEnd};
 use everturn_core::context::limit_in_meta;
 use everturn_core::draft::Draft;
 use everturn_core::fact::Fact;
@@ -30,6 +30,7 @@ use crate::drive::transcript::Transcript;
 use crate::engine::Drivers;
 use crate::observe::Observers;
 use crate::process::{STORE_RETRY, STORE_RETRY_MAX, Shared};
+use crate::tool::permit::AgentAbove;
 use crate::tool::toolbox::{ChatTools, Shelf};
 use crate::util::clock::Clock;
 use crate::watch::hub::ChatSignals;
@@ -38,6 +39,8 @@ use crate::watch::hub::ChatSignals;
 pub(crate) struct Environment {
     pub(crate) shared: Arc<Shared>,
     pub(crate) agent: Arc<Agent>,
+    /// The agents above, if it is a sub-agent's chat.
+    pub(crate) above: Vec<AgentAbove>,
     /// What the agent's hook says about this chat.
     pub(crate) instructions: HookInstructions,
     /// The tools that the chat itself brought.
@@ -116,7 +119,15 @@ impl ChatSession {
         let instructions = if agent.hook.is_some() { HookInstructions::Unknown } else { HookInstructions::Known(None) };
         Ok(Self {
             step: OpenStep::found(draft, &agent),
-            env: Environment { shared, agent, instructions, chat_tools, signals, halt },
+            env: Environment {
+                above: AgentAbove::of(&shared, &chat),
+                shared,
+                agent,
+                instructions,
+                chat_tools,
+                signals,
+                halt,
+            },
             lease,
             chat,
             transcript: Transcript::new(messages),
@@ -144,8 +155,16 @@ impl ChatSession {
 
     /// The tools of the agent and of the chat.
     pub(crate) fn shelf(&self) -> Arc<Shelf> {
-        let agent = &self.env.agent;
-        agent.shelf_for(&self.chat).with_clients(&self.env.chat_tools).permitted(&agent.permissions)
+        let Environment { agent, above, chat_tools, .. } = &self.env;
+        let own = agent.shelf_for(&self.chat).with_clients(chat_tools).permitted(&agent.permissions);
+        let above = above.iter().filter_map(|above| above.agent.as_deref());
+        above.fold(own, |shelf, above| shelf.permitted(&above.permissions))
+    }
+
+    fn tell_turn_ended(&self, end: &TurnEnd) {
+        let Some(hook) = self.env.agent.hook.clone() else { return };
+        let (chat, end) = (self.chat.clone(), end.clone());
+        self.env.shared.spawn(async move { hook.turn_ended(&chat, &end).await });
     }
 
     fn forget_turn_tools(&self) {
@@ -248,7 +267,10 @@ impl ChatSession {
                 }
                 Fact::Rewound { from } => self.rewind(*from).await?,
                 Fact::TurnBegan(_) => self.clocks.turn = self.clocks.step,
-                Fact::TurnEnded(_) => self.forget_turn_tools(),
+                Fact::TurnEnded(end) => {
+                    self.forget_turn_tools();
+                    self.tell_turn_ended(end);
+                }
                 _ => {}
             }
         }

@@ -21,7 +21,7 @@ pub(crate) mod request;
 
 pub(crate) use admit::permit;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use everturn_core::chat::{CallOpening, CallState, RetryWait, StepAttempts, TurnEnd, TurnFailure};
@@ -31,7 +31,7 @@ use everturn_core::error::{Cause, ErrorKind, ProviderError, Retry};
 use everturn_core::fact::{AttemptOutcome, Fact};
 use everturn_core::ids::{CallUid, ModelId, Timestamp};
 use everturn_core::limits::Thinking;
-use everturn_core::message::{Body, Reply, Stop};
+use everturn_core::message::{Body, Call, Reply, Stop};
 use everturn_core::recovery::Recovery;
 use everturn_core::view::JournalRow;
 use everturn_providers::ModelFacts;
@@ -312,12 +312,15 @@ async fn seal(session: &mut ChatSession, stop: Stop, attempted: Option<Fact>) ->
     let permits = CallPermits::of(session);
     let opened: BTreeMap<CallUid, CallOpening> =
         reply.calls().filter(|call| call.whole).map(|call| (call.uid, permits.open(&shelf, call))).collect();
+    let delegates: BTreeSet<CallUid> =
+        reply.calls().filter(|call| shelf.delegates(call)).map(|call| call.uid).collect();
     session
         .change(|change| {
             if let Some(attempted) = attempted {
                 change.fact(attempted);
             }
-            change.reply(reply, |call| opened.get(&call.uid).cloned().unwrap_or(CallState::Ready.into()))
+            let opening = |call: &Call| opened.get(&call.uid).cloned().unwrap_or(CallState::Ready.into());
+            change.reply_with(reply, opening, |call| delegates.contains(&call.uid))
         })
         .await
 }
@@ -367,12 +370,16 @@ pub(crate) async fn fail(
 /// Ends an interrupted step: keeps what was shown, answers the open calls.
 pub(crate) async fn settle(session: &mut ChatSession, fitting: &mut Fitting) -> Result<(), WriteError> {
     rest::let_go_all(session).await;
+    let delegated = rest::delegated(session).await?;
     let attempted = end_attempt(session, fitting, AttemptOutcome::Interrupted).map(EndedAttempt::fact);
     let reply = give_up_draft(session, Stop::Interrupted);
     session
         .change(|change| {
             if let Some(attempted) = attempted {
                 change.fact(attempted);
+            }
+            if let Some(delegated) = delegated {
+                change.fact(delegated);
             }
             change.settle(reply)
         })
@@ -382,12 +389,16 @@ pub(crate) async fn settle(session: &mut ChatSession, fitting: &mut Fitting) -> 
 /// Ends the turn.
 pub(crate) async fn finish(session: &mut ChatSession, fitting: &mut Fitting, end: TurnEnd) -> Result<(), WriteError> {
     rest::let_go_all(session).await;
+    let delegated = rest::delegated(session).await?;
     let attempted = end_attempt(session, fitting, AttemptOutcome::Lost).map(EndedAttempt::fact);
     let reply = give_up_draft(session, Stop::Broken);
     session
         .change(|change| {
             if let Some(attempted) = attempted {
                 change.fact(attempted);
+            }
+            if let Some(delegated) = delegated {
+                change.fact(delegated);
             }
             change.stop(reply, end)
         })

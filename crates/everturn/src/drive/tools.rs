@@ -4,6 +4,7 @@
 //! do. So a crash in between leaves a call with an unknown outcome rather than one that silently runs again, and an
 //! interrupt finds the finished ones finished.
 
+mod hooks;
 mod lost;
 pub(crate) mod rest;
 pub(crate) mod result;
@@ -15,6 +16,7 @@ use everturn_core::change::{Change, INTERRUPTED, refused};
 use everturn_core::chat::{CallState, Effect, OpenCall};
 use everturn_core::fact::Fact;
 use everturn_core::ids::{CallUid, Timestamp};
+use everturn_core::limits::Limits;
 use everturn_core::message::{Call, CallResult, CallVerdict, Reply};
 use everturn_stores::WriteError;
 use serde_json::Value;
@@ -30,9 +32,10 @@ use crate::engine::Engine;
 use crate::observe::spans;
 use crate::tool::permit::{CallPermits, NotStarted};
 use crate::tool::progress::{ToolProgress, bounded};
-use crate::tool::sub_agent;
+use crate::tool::sub_agent::Caller;
 use crate::tool::toolbox::{Runner, Shelf};
 use crate::tool::{After, Beside, SharedTool, ToolContext, ToolError, ToolReturn};
+use hooks::CallHook;
 use lost::LostCall;
 use result::{Finished, ToolResult, ToolTimeout};
 
@@ -54,6 +57,8 @@ struct ReadyCall {
     after: After,
     shown_bytes_max: usize,
     serial: bool,
+    /// Whether it was started before, by a process that died.
+    is_again: bool,
 }
 
 /// A call that runs.
@@ -187,6 +192,8 @@ async fn classify_calls(session: &mut ChatSession) -> Result<CallBatch, WriteErr
     let mut results: Vec<CallResult> = Vec::new();
     let mut ready: Vec<ReadyCall> = Vec::new();
     let mut lost: Vec<LostCall> = Vec::new();
+    let limits = &session.env.agent.limits;
+    let mut delegation = Delegation::of(session);
     for call in newest_reply(session).calls() {
         let Some(open) = session.chat.calls.iter().find(|open| open.uid == call.uid) else { continue };
         match open.state {
@@ -194,7 +201,14 @@ async fn classify_calls(session: &mut ChatSession) -> Result<CallBatch, WriteErr
             CallState::Started { effect: Effect::Once, at: began } => {
                 lost.push(LostCall { call: call.clone(), began, progress: open.progress.clone() });
             }
+            CallState::Ready | CallState::Approved if open.delegates && delegation.is_over(limits) => {
+                let most = limits.sub_agents_max;
+                let why = format!("Not run: one turn may ask at most {most} sub-agents. Do the task yourself.");
+                results.push(refused(call, at, CallVerdict::Error, &why));
+            }
+            CallState::Ready | CallState::Approved if open.delegates && delegation.is_full(limits) => {}
             CallState::Ready | CallState::Approved | CallState::Started { .. } => {
+                delegation.count(open);
                 match ready_call(&shelf, &permits, &session.env.agent, call, open) {
                     Ok(start) => ready.push(start),
                     Err(NotStarted::Failed(why)) => results.push(refused(call, at, CallVerdict::Error, &why)),
@@ -211,6 +225,37 @@ async fn classify_calls(session: &mut ChatSession) -> Result<CallBatch, WriteErr
     }
     ready.sort_by_key(|start| start.serial); // Stable: call order within each kind.
     Ok(CallBatch::new(ready))
+}
+
+/// The sub-agents of a chat while its calls are sorted.
+struct Delegation {
+    /// Those that the turn has asked.
+    asked: u32,
+    /// Those that work now.
+    working: usize,
+}
+
+impl Delegation {
+    fn of(session: &ChatSession) -> Self {
+        let chat = &session.chat;
+        let working = chat.calls.iter().filter(|open| open.delegates && open.began().is_some()).count();
+        Self { asked: chat.turn.as_ref().map_or(0, |turn| turn.sub_agents), working }
+    }
+
+    const fn is_over(&self, limits: &Limits) -> bool {
+        self.asked >= limits.sub_agents_max
+    }
+
+    fn is_full(&self, limits: &Limits) -> bool {
+        self.working >= limits.sub_agents_at_once_max.max(1)
+    }
+
+    const fn count(&mut self, open: &OpenCall) {
+        if open.delegates && open.is_to_start() {
+            self.asked += 1;
+            self.working += 1;
+        }
+    }
 }
 
 /// How a call is started, or why it is not. Its input is validated here.
@@ -236,6 +281,7 @@ fn ready_call(
         after: policy.after,
         shown_bytes_max: policy.shown_bytes_max,
         serial: policy.beside == Beside::Serial,
+        is_again: matches!(open.state, CallState::Started { .. }),
     })
 }
 
@@ -257,6 +303,7 @@ async fn start_some(session: &mut ChatSession, batch: &mut CallBatch) -> Result<
         return Ok(());
     }
     let starts = batch.take_ready(session.env.agent.limits.tools_at_once_max.max(1));
+    let starts = hooks::permitted(session, starts, &batch.stop).await?;
     if starts.is_empty() {
         return Ok(());
     }
@@ -288,11 +335,12 @@ fn context(session: &ChatSession, call: CallUid, cancel: CancellationToken, prog
         answered: None,
         progress,
         engine: Some(Engine::of(session.env.shared.clone())),
-        depth: sub_agent::depth_of(session.chat.setup.as_deref()),
+        caller: Caller::of(&session.chat, call, &session.env.agent.limits),
     }
 }
 
 fn spawn_call(session: &ChatSession, batch: &mut CallBatch, start: ReadyCall, began: Timestamp) {
+    let hook = CallHook::of(session, &start);
     let ReadyCall { call, runs, input, tool, time_max, after, shown_bytes_max, .. } = start;
     let cancel = batch.unwanted.child_token();
     let progress = batch.progress.clone();
@@ -301,7 +349,10 @@ fn spawn_call(session: &ChatSession, batch: &mut CallBatch, start: ReadyCall, be
     let grace = session.env.agent.limits.kill_grace_max;
     let run = async move {
         let mut run = tool.run(context, input);
-        if let Ok(done) = timeout(time_max, &mut run).await {
+        if let Ok(mut done) = timeout(time_max, &mut run).await {
+            if let Some(hook) = hook {
+                hook.after(&mut done).await;
+            }
             return Ok(done);
         }
         cancel.cancel();
@@ -395,8 +446,12 @@ async fn commit_result(session: &mut ChatSession, result: CallResult, after: Aft
     let went_on_elsewhere = session.chat.call_state(result.call).is_some_and(CallState::rests);
     let stops = after == After::Stop && result.verdict == CallVerdict::Done;
     let stop_after = stops.then(|| Fact::StopAfter(result.tool.clone()));
+    let delegated = if went_on_elsewhere { rest::delegated(session).await? } else { None };
     session
         .change(|change: &mut Change<'_>| {
+            if let Some(fact) = delegated {
+                change.fact(fact);
+            }
             if went_on_elsewhere {
                 change.ended_elsewhere(result)
             } else {

@@ -5,15 +5,17 @@
 
 use std::sync::Arc;
 
-use everturn_core::chat::{AskDetail, CallOpening, CallState, OpenCall};
+use everturn_core::chat::{AskDetail, CallOpening, CallState, Chat, OpenCall};
 use everturn_core::ids::{ChatId, Timestamp};
 use everturn_core::message::Call;
 use everturn_core::permission::{Basis, Decision, Grant, Permissions, RuleSubject, ToolConsent, Verdict, grant_for};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
+use crate::agent::Agent;
 use crate::drive::session::ChatSession;
 use crate::drive::tools::AUDIT;
+use crate::process::Shared;
 use crate::tool::toolbox::{Runner, Shelf, ToolEntry};
 use crate::tool::{Approval, Policy};
 
@@ -23,10 +25,26 @@ const TERMS_BYTES: usize = 16;
 /// What decides on the calls of a chat.
 pub(crate) struct CallPermits<'a> {
     permissions: &'a Permissions,
+    above: &'a [AgentAbove],
     grants: &'a [Grant],
     now: Timestamp,
     chat: ChatId,
     owner: &'a str,
+}
+
+/// An agent above a sub-agent, whose rules hold too.
+pub(crate) struct AgentAbove {
+    pub(crate) name: String,
+    /// `None` if this process has no agent of this name.
+    pub(crate) agent: Option<Arc<Agent>>,
+}
+
+impl AgentAbove {
+    /// The agents above a chat.
+    pub(crate) fn of(shared: &Shared, chat: &Chat) -> Vec<Self> {
+        let above = chat.parent.iter().flat_map(|parent| &parent.above);
+        above.map(|above| Self { name: above.agent.clone(), agent: shared.agent(&above.agent) }).collect()
+    }
 }
 
 /// Why a call does not start.
@@ -49,7 +67,8 @@ impl<'a> CallPermits<'a> {
     pub(crate) fn of(session: &'a ChatSession) -> Self {
         let chat = &session.chat;
         let permissions = &session.env.agent.permissions;
-        Self { permissions, grants: &chat.grants, now: session.now(), chat: chat.id, owner: &chat.owner }
+        let above = &session.env.above;
+        Self { permissions, above, grants: &chat.grants, now: session.now(), chat: chat.id, owner: &chat.owner }
     }
 
     /// What becomes of a call that was just made. One that cannot run is not put to a person or a client: it gets its error
@@ -60,7 +79,7 @@ impl<'a> CallPermits<'a> {
             Ok(Runner::Client) => {
                 // The client asks its person itself.
                 let tool = shelf.registered(&call.tool);
-                let decision = self.permissions.decide(tool, &RuleSubject::Nothing, ToolConsent::Runs);
+                let decision = self.ruled(tool, &RuleSubject::Nothing, ToolConsent::Runs);
                 match decision.verdict {
                     Verdict::Allow | Verdict::Ask => CallState::AsksClient.into(),
                     Verdict::Deny => CallOpening::Denied(denial(&decision.basis)),
@@ -104,16 +123,49 @@ impl<'a> CallPermits<'a> {
             Approval::NotNeeded => ToolConsent::Runs,
             Approval::Needed | Approval::EachTime => ToolConsent::AsksPerson,
         };
-        let decision = self.permissions.decide(tool, &subject, consent);
+        let decision = self.ruled(tool, &subject, consent);
         if decision.verdict != Verdict::Ask {
             return DecidedCall { policy, subject, terms: String::new(), decision };
         }
-        let terms = terms(entry, self.permissions);
+        let terms = self.terms(entry);
         let decision = match policy.approval {
             Approval::EachTime => decision, // It may have become so after a grant was given.
             Approval::NotNeeded | Approval::Needed => decision.after(self.grants, tool, &subject, &terms, self.now),
         };
         DecidedCall { policy, subject, terms, decision }
+    }
+
+    /// What the rules say: the strictest of those of the agent and of the agents above.
+    fn ruled(&self, tool: &str, subject: &RuleSubject, consent: ToolConsent) -> Decision {
+        if let Some(missing) = self.above.iter().find(|above| above.agent.is_none()) {
+            return Decision { verdict: Verdict::Deny, basis: Basis::Unknown(missing.name.clone()) };
+        }
+        let above = self.above.iter().filter_map(|above| Some((&*above.name, &above.agent.as_ref()?.permissions)));
+        self.permissions.decide_below(above, tool, subject, consent)
+    }
+
+    /// A fingerprint of everything a grant is given for: how the tool is described and confined, and the rules.
+    fn terms(&self, entry: &ToolEntry) -> String {
+        let spec = entry.tool.spec();
+        let mut hash = Sha256::new();
+        let mut add = |text: &str| {
+            hash.update((text.len() as u64).to_be_bytes());
+            hash.update(text);
+        };
+        add(&spec.name);
+        add(&spec.description);
+        add(&spec.input_schema.to_string());
+        add(&entry.tool.confinement().unwrap_or_default());
+        let told = entry.tool.grant_terms();
+        if !told.is_empty() {
+            add(&told);
+        }
+        let above = self.above.iter().filter_map(|above| above.agent.as_deref()).map(|agent| &agent.permissions);
+        for (list, rule) in [self.permissions].into_iter().chain(above).flat_map(Permissions::rules) {
+            add(list.word());
+            add(rule.text());
+        }
+        hash.finalize().iter().take(TERMS_BYTES).map(|byte| format!("{byte:02x}")).collect()
     }
 
     /// Notes decisions that rest on a rule or a grant. What the tool's own policy decides shows in what follows.
@@ -154,27 +206,4 @@ impl DecidedCall {
 /// The result of a call that is denied.
 fn denial(basis: &Basis) -> String {
     format!("This call is not permitted here ({basis}). It was not run. Do not repeat it; find another way, or say so.")
-}
-
-/// A fingerprint of everything a grant is given for: how the tool is described and confined, and the agent's rules.
-fn terms(entry: &ToolEntry, permissions: &Permissions) -> String {
-    let spec = entry.tool.spec();
-    let mut hash = Sha256::new();
-    let mut add = |text: &str| {
-        hash.update((text.len() as u64).to_be_bytes());
-        hash.update(text);
-    };
-    add(&spec.name);
-    add(&spec.description);
-    add(&spec.input_schema.to_string());
-    add(&entry.tool.confinement().unwrap_or_default());
-    let told = entry.tool.grant_terms();
-    if !told.is_empty() {
-        add(&told);
-    }
-    for (list, rule) in permissions.rules() {
-        add(list.word());
-        add(rule.text());
-    }
-    hash.finalize().iter().take(TERMS_BYTES).map(|byte| format!("{byte:02x}")).collect()
 }

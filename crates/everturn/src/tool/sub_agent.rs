@@ -4,17 +4,18 @@
 //! instead of a second one. The parent's call rests meanwhile ([`ToolReturn::Rests`]): it holds no work slot, so parents
 //! cannot starve their children, and whichever process has the parent looks at the child's chat.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use everturn_core::chat::{Effect, TurnEnd};
+use everturn_core::chat::{AskBelow, Chat, Effect, TurnEnd};
 use everturn_core::command::{Command, Delivery};
-use everturn_core::ids::ChatId;
+use everturn_core::cost::Micros;
+use everturn_core::ids::{CallUid, ChatId};
+use everturn_core::limits::Limits;
 use everturn_core::message::Part;
+use everturn_core::parent::{DEPTH_MAX, ParentCall, ParentChat, SubAgentsMax};
 use everturn_core::prompt::ToolSpec;
-use everturn_core::setup::Setup;
 use everturn_stores::{NewChat, StoreError};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -22,20 +23,13 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use crate::engine::{CreateError, Engine};
-use crate::handle::{ChatHandle, Rest};
+use crate::handle::{ChatHandle, SubAgentState};
 use crate::tool::{LookResult, Policy, RestingCall, Tool, ToolContext, ToolError, ToolReturn};
 
-/// How deep sub-agents may ask sub-agents.
-const DEPTH_MAX: u32 = 2;
 /// How much of a sub-agent's answer the model is shown.
 const SHOWN_BYTES_MAX: usize = 16 * 1024;
 /// How long one look waits for the end. Shorter than the engine lets it.
 const WAIT_MAX: Duration = Duration::from_secs(20);
-/// The pause between looks while the sub-agent waits for a person.
-const ASKS_PAUSE: Duration = Duration::from_secs(5);
-/// The metadata of a sub-agent's chat: the parent's chat, and how deep it is.
-const PARENT: &str = "everturn.parent";
-const DEPTH: &str = "everturn.depth";
 
 /// A tool `ask_NAME` that gives a task to the agent called NAME and returns its answer.
 ///
@@ -82,11 +76,9 @@ impl SubAgent {
 
     async fn begin(&self, engine: &Engine, context: &ToolContext, task: Task) -> Result<ChatHandle, ToolError> {
         let key = format!("sub-agent {} {}", context.chat, context.call);
-        let metadata = [(PARENT, context.chat.to_string()), (DEPTH, (context.depth + 1).to_string())];
-        let metadata: BTreeMap<String, String> = metadata.map(|(key, value)| (key.into(), value)).into();
-        let setup = Setup { metadata, ..Setup::default() };
+        let parent = ParentCall { call: context.call, above: context.caller.above.clone() };
         let new = NewChat {
-            setup: Some(Arc::new(setup)),
+            parent: Some(Arc::new(parent)),
             key: Some(key.clone()),
             ..NewChat::of(engine.new_id(), &self.agent, &context.owner)
         };
@@ -104,9 +96,35 @@ impl SubAgent {
     }
 }
 
-/// How deep a chat is below the one that a person began.
-pub(crate) fn depth_of(setup: Option<&Setup>) -> u32 {
-    setup.and_then(|setup| setup.metadata.get(DEPTH)).and_then(|depth| depth.parse().ok()).unwrap_or(0)
+/// What a call knows of the chat that makes it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Caller {
+    /// The chats that will be above a sub-agent's: this one last.
+    above: Vec<ParentChat>,
+    /// How many of them there may be.
+    depth_max: usize,
+    /// What is noted of calls below that wait for people.
+    asks_below: Vec<AskBelow>,
+}
+
+impl Caller {
+    pub(crate) fn of(chat: &Chat, call: CallUid, limits: &Limits) -> Self {
+        let Some(open) = chat.calls.iter().find(|open| open.uid == call && open.delegates) else {
+            return Self::default();
+        };
+        // The turn's tokens include what is known of the chats below. So however much of it is known, the sum is the same.
+        let (tokens, cost) = chat.turn.as_ref().map_or((0, Micros(0)), |turn| (turn.tokens, turn.cost));
+        let tokens_left = limits.turn_tokens_max.saturating_sub(tokens);
+        let cost_left = Micros(limits.turn_cost_max.0.saturating_sub(cost.0));
+        let most = SubAgentsMax {
+            tokens: chat.delegated.tokens.saturating_add(tokens_left),
+            cost: chat.delegated.cost.plus(cost_left),
+        };
+        let mut above = chat.parent.as_ref().map(|parent| parent.above.clone()).unwrap_or_default();
+        above.push(ParentChat { chat: chat.id, agent: chat.agent.clone(), most });
+        let depth_max = limits.sub_agents_depth_max.min(DEPTH_MAX);
+        Self { above, depth_max, asks_below: open.asks_below.clone() }
+    }
 }
 
 #[async_trait]
@@ -115,13 +133,22 @@ impl Tool for SubAgent {
         self.spec.clone()
     }
 
+    fn delegates(&self) -> bool {
+        true
+    }
+
     fn policy(&self) -> Policy {
         Policy { effect: Effect::Idempotent, shown_bytes_max: SHOWN_BYTES_MAX, ..Policy::default() }
     }
 
     async fn run(&self, context: ToolContext, input: Value) -> Result<ToolReturn, ToolError> {
-        if context.depth >= DEPTH_MAX {
-            return Err(format!("Sub-agents may be {DEPTH_MAX} deep, and this is one: do the task yourself.").into());
+        let Caller { above, depth_max, .. } = &context.caller;
+        if above.len() > *depth_max {
+            let told = match depth_max {
+                0 => "Sub-agents are switched off here: do the task yourself.".into(),
+                most => format!("Sub-agents may be {most} deep, and this is one: do the task yourself."),
+            };
+            return Err(ToolError::new(told));
         }
         let engine = engine_of(&context)?;
         let child = self.begin(engine, &context, serde_json::from_value(input)?).await?;
@@ -131,12 +158,12 @@ impl Tool for SubAgent {
 
     async fn look(&self, context: ToolContext, handle: Value) -> Result<LookResult, ToolError> {
         let child = child_of(&context, &handle)?;
-        match timeout(WAIT_MAX, child.rest()).await {
+        match timeout(WAIT_MAX, child.ended_or_asks(&context.caller.asks_below)).await {
             Err(_) => Ok(LookResult::Pending(Duration::ZERO)),
             Ok(Err(StoreError::NoSuchChat)) => Err("The sub-agent's chat was deleted.".into()),
             Ok(Err(error)) => Ok(LookResult::Unreachable(error.to_string())),
-            Ok(Ok(Rest::Awaiting(_))) => Ok(LookResult::Pending(ASKS_PAUSE)),
-            Ok(Ok(Rest::Idle(ended))) => {
+            Ok(Ok(SubAgentState::Asks(asks))) => Ok(LookResult::AsksBelow(asks)),
+            Ok(Ok(SubAgentState::Ended(ended))) => {
                 let said = match child.newest_reply().await {
                     Ok(said) => said.unwrap_or_default(),
                     Err(error) => return Ok(LookResult::Unreachable(error.to_string())),
@@ -173,7 +200,8 @@ fn child_of(context: &ToolContext, handle: &Value) -> Result<ChatHandle, ToolErr
 /// What the model is told of a sub-agent that did not come to its end.
 fn unfinished(agent: &str, chat: ChatId, ended: Option<&TurnEnd>, said: &str) -> String {
     let why = match ended {
-        Some(TurnEnd::Failed(failure)) => failure.message.clone(),
+        Some(TurnEnd::Failed(failure)) if failure.detail.is_empty() => failure.message.clone(),
+        Some(TurnEnd::Failed(failure)) => format!("{} ({})", failure.message, failure.detail),
         Some(TurnEnd::Interrupted) => "it was interrupted".into(),
         Some(TurnEnd::Length) => "its answer was longer than it may be".into(),
         Some(TurnEnd::Filtered) => "the provider cut its answer".into(),

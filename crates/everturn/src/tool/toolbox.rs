@@ -325,6 +325,11 @@ impl Shelf {
         engine.chain(others.map(|name| (name.clone(), PatternKind::Nothing))).collect()
     }
 
+    /// Whether a call asks a sub-agent.
+    pub(crate) fn delegates(&self, call: &Call) -> bool {
+        matches!(self.runner(call), Ok(Runner::Engine(entry, _)) if entry.tool.delegates())
+    }
+
     fn has(&self, name: &str) -> bool {
         self.tools.contains_key(name) || self.clients.contains_key(name) || self.aliases.contains_key(name)
     }

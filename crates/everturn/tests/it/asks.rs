@@ -173,7 +173,7 @@ async fn of_two_answers_at_once_the_first_counts() {
     assert_eq!(told.iter().map(|(_, _, text)| text.as_str()).collect::<Vec<_>>(), [first, "other"]);
 }
 
-/// No answer in time: each open call gets a result that says so, earlier answers stand, and the turn goes on.
+/// TL03: no answer in time: each open call gets a result that says so, earlier answers stand, and the turn goes on.
 #[tokio::test(start_paused = true)]
 async fn a_deadline_ends_the_wait() {
     let diary = Diary::new();
@@ -210,7 +210,7 @@ async fn a_deadline_ends_the_wait() {
     .assert_eq(&diary.read());
 }
 
-/// An approval lets exactly the call run that was shown; a denial tells the model, with the reason if there is one.
+/// TL07: an approval lets exactly the call run that was shown; a denial tells the model, with the reason if there is one.
 #[tokio::test(start_paused = true)]
 async fn allowed_calls_run_and_denied_ones_do_not() {
     let diary = Diary::new();
@@ -234,7 +234,33 @@ async fn allowed_calls_run_and_denied_ones_do_not() {
     .assert_eq(&stage.told().await);
 }
 
-/// I1, I9: a chat that waits for a person outlives its process; what is allowed then runs once.
+/// TL02: of two approvals and an interrupt at the same time, in any order, at most one approval counts: the call has one result
+/// and runs once at most, and not at all if no approval was accepted.
+#[tokio::test(start_paused = true)]
+async fn an_approval_beside_another_and_an_interrupt_counts_once() {
+    for order in [[0, 1, 2], [0, 2, 1], [2, 0, 1]] {
+        let diary = Diary::new();
+        let agent = agent().tool(diary.tool("deploy", 1, APPROVED)).unwrap();
+        let (stage, watch) = asked(agent, [call("deploy", json!({}))]).await;
+        let allow = approve(&asks(&watch)[0]);
+        let approvals = std::sync::atomic::AtomicUsize::new(0);
+        let act = async |what: usize| {
+            if what == 2 {
+                stage.chat.interrupt().await.unwrap();
+            } else if stage.chat.answer([allow.clone()]).await.is_ok() {
+                approvals.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            }
+        };
+        tokio::join!(act(order[0]), act(order[1]), act(order[2]));
+        assert_eq!(stage.ended().await, TurnEnd::Interrupted, "{order:?}");
+        let approvals = approvals.into_inner();
+        assert_eq!(approvals, usize::from(order[0] != 2), "{order:?}");
+        assert!(diary.read().matches("begins").count() <= approvals, "{order:?}: {}", diary.read());
+        assert_eq!(stage.told().await.matches("result 1.0").count(), 1, "{order:?}");
+    }
+}
+
+/// I1, I9, TL01: a chat that waits for a person outlives its process; what is allowed then runs once.
 #[tokio::test(start_paused = true)]
 async fn an_ask_survives_its_process() {
     let diary = Diary::new();

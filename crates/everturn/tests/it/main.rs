@@ -6,6 +6,7 @@ mod asks;
 mod away;
 mod bounds;
 mod budgets;
+mod call_hooks;
 mod chaining;
 mod choosing;
 mod clock;
@@ -34,6 +35,7 @@ mod example_resume;
 #[path = "../../examples/tools.rs"]
 mod example_tools;
 mod fallback;
+mod families;
 mod governor;
 mod handles;
 #[path = "../../examples/hosted.rs"]

@@ -54,7 +54,8 @@ async fn a_sub_agent_answers() {
     assert_eq!(child.newest_reply().await.unwrap().as_deref(), Some("It is found."));
     let standing = child.standing().await.unwrap();
     assert_eq!(standing.title, "find it It is here.");
-    assert_eq!(standing.setup.unwrap().metadata["everturn.parent"], stage.chat.id().to_string());
+    let parent = standing.parent.unwrap();
+    assert_eq!((parent.parent(), parent.depth()), (stage.chat.id(), 1));
 }
 
 /// TA03: with one work slot, a parent and three sub-agents come to their ends.

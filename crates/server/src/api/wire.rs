@@ -32,8 +32,8 @@ pub use ask::{
 };
 pub use change::{ChangeKind, ChangeState, ChangedFile, ChangedFiles, UndoCalls};
 pub use chat::{
-    AgentInfo, AgentTool, AgentWorkspace, AgentsList, Ask, Chat, Chats, Ended, Failure, Heading, Model, Models, Queued,
-    Retry, Standing, Summarising,
+    AgentInfo, AgentTool, AgentWorkspace, AgentsList, Ask, AskBelow, Chat, Chats, Ended, Failure, Heading, Model,
+    Models, Queued, Retry, Standing, Summarising,
 };
 pub use draft::Draft;
 pub use event::{Began, Counts, Delta, Event, Increment, Rewound, Snapshot};
@@ -48,4 +48,4 @@ pub use name::{AskKind, RunBy, Rung, SourceOfSummary, Status, Verdict, When};
 pub use part::{Call, File, Part, Provided, Reasoning, Source, Text};
 pub use problem::ProblemBody;
 pub use token::{NewToken, ScopeName, Secret, TokenInfo, TokensList};
-pub use usage::{Attempt, Currency, Money, Tokens, Usage};
+pub use usage::{Attempt, Currency, Money, SubAgentUsage, Tokens, Usage};

@@ -15,6 +15,7 @@ mod documented;
 mod ends;
 mod entrances;
 mod exporting;
+mod families;
 mod folds;
 mod forking;
 mod frames;

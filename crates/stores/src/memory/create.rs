@@ -25,6 +25,9 @@ impl Chats {
         if let Some(made) = self.created(new)? {
             return Ok(made);
         }
+        if new.parent.as_ref().is_some_and(|above| !self.by_id.contains_key(&above.parent())) {
+            return Err(StoreError::NoSuchChat.into());
+        }
         let stored = match &new.fork {
             Some(Fork { chat, at }) => self.by_id.get(chat).ok_or(StoreError::NoSuchChat)?.fork(new, *at)?,
             None => StoredChat::new(new.empty()),

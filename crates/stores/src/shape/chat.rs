@@ -11,6 +11,7 @@ use super::blob::{BlobId, Blobs, Bytes};
 use super::count::Totals;
 use super::grant::{AskDetail, Grant};
 use super::name::{EffectWord, StatusWord, TailWord};
+use super::parent::{AskBelow, BudgetUse, ParentCall};
 use super::part::Parts;
 use super::setup::Setup;
 use super::turn::{Compacting, Tried, Turn, TurnEnd, Wait};
@@ -85,6 +86,10 @@ pub struct Chat<'a> {
     unseen: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     setup: Option<Setup<'a>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    parent: Option<ParentCall<'a>>,
+    #[serde(default, skip_serializing_if = "unset")]
+    delegated: BudgetUse,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
@@ -135,6 +140,10 @@ struct OpenCall<'a> {
     progress: Option<Cow<'a, str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     handle: Option<Cow<'a, str>>,
+    #[serde(default, skip_serializing_if = "unset")]
+    delegates: bool,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    asks_below: Vec<AskBelow>,
 }
 
 #[derive(Clone, Copy, Serialize, Deserialize)]
@@ -181,6 +190,8 @@ impl<'a> Chat<'a> {
             inherited,
             media_hidden_until: unseen,
             setup,
+            parent,
+            delegated,
         } = chat;
         Self {
             id: AsText(*id),
@@ -213,6 +224,8 @@ impl<'a> Chat<'a> {
             inherited: (*inherited).into(),
             unseen: unseen.0,
             setup: setup.as_deref().map(Setup::from),
+            parent: parent.as_deref().map(ParentCall::from),
+            delegated: (*delegated).into(),
         }
     }
 }
@@ -256,6 +269,8 @@ impl Shape for Chat<'_> {
             inherited: self.inherited.into(),
             media_hidden_until: MessageId(self.unseen),
             setup: self.setup.map(Into::into),
+            parent: self.parent.and_then(Into::into),
+            delegated: self.delegated.into(),
         })
     }
 }
@@ -299,7 +314,8 @@ impl<'a> Queued<'a> {
 }
 
 impl<'a> From<&'a chat::OpenCall> for OpenCall<'a> {
-    fn from(chat::OpenCall { uid, tool, input_hash, state, input, ask, progress, handle }: &'a chat::OpenCall) -> Self {
+    fn from(open: &'a chat::OpenCall) -> Self {
+        let chat::OpenCall { uid, tool, input_hash, delegates, state, input, ask, progress, asks_below, handle } = open;
         let state = match *state {
             chat::CallState::Ready => CallState::Ready,
             chat::CallState::Approved => CallState::Approved,
@@ -314,12 +330,24 @@ impl<'a> From<&'a chat::OpenCall> for OpenCall<'a> {
         let ask = ask.as_deref().map(AskDetail::from);
         let progress = progress.as_deref().map(Cow::from);
         let handle = handle.as_deref().map(Cow::from);
-        Self { uid: (*uid).into(), tool: tool.into(), input_hash: *input_hash, state, input, ask, progress, handle }
+        Self {
+            uid: (*uid).into(),
+            tool: tool.into(),
+            input_hash: *input_hash,
+            state,
+            input,
+            ask,
+            progress,
+            handle,
+            delegates: *delegates,
+            asks_below: asks_below.iter().copied().map(AskBelow::from).collect(),
+        }
     }
 }
 
 impl From<OpenCall<'_>> for chat::OpenCall {
-    fn from(OpenCall { uid, tool, input_hash, state, input, ask, progress, handle }: OpenCall<'_>) -> Self {
+    fn from(open: OpenCall<'_>) -> Self {
+        let OpenCall { uid, tool, input_hash, state, input, ask, progress, handle, delegates, asks_below } = open;
         let state = match state {
             CallState::Ready => chat::CallState::Ready,
             CallState::Approved => chat::CallState::Approved,
@@ -334,6 +362,17 @@ impl From<OpenCall<'_>> for chat::OpenCall {
         let ask = ask.map(|ask| Arc::new(ask.into()));
         let progress = progress.as_deref().map(Into::into);
         let handle = handle.as_deref().map(Into::into);
-        Self { uid: uid.into(), tool: tool.into_owned(), input_hash, state, input, ask, progress, handle }
+        Self {
+            uid: uid.into(),
+            tool: tool.into_owned(),
+            input_hash,
+            delegates,
+            state,
+            input,
+            ask,
+            progress,
+            asks_below: asks_below.into_iter().map(Into::into).collect(),
+            handle,
+        }
     }
 }

@@ -34,6 +34,8 @@ pub(super) struct Turn<'a> {
     tokens: u64,
     #[serde(default, skip_serializing_if = "unset")]
     cost: u64,
+    #[serde(default, skip_serializing_if = "unset")]
+    sub_agents: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     stop_after: Option<Cow<'a, str>>,
     #[serde(default, skip_serializing_if = "unset")]
@@ -66,6 +68,7 @@ impl<'a> From<&'a chat::Turn> for Turn<'a> {
             compactions,
             tokens,
             cost,
+            sub_agents,
             stop_after,
             reasked,
             overflowed,
@@ -84,6 +87,7 @@ impl<'a> From<&'a chat::Turn> for Turn<'a> {
             compactions: *compactions,
             tokens: *tokens,
             cost: cost.0,
+            sub_agents: *sub_agents,
             stop_after: stop_after.as_ref().map(Cow::from),
             reasked: *reasked,
             overflowed: *overflowed,
@@ -110,6 +114,7 @@ impl From<Turn<'_>> for chat::Turn {
             compactions: turn.compactions,
             tokens: turn.tokens,
             cost: Micros(turn.cost),
+            sub_agents: turn.sub_agents,
             stop_after: turn.stop_after.map(Cow::into_owned),
             reasked: turn.reasked,
             overflowed: turn.overflowed,

@@ -3,14 +3,16 @@
 use std::time::Duration;
 
 use everturn_core::blob::Blob;
+use everturn_core::budget::BudgetUse;
 use everturn_core::chat::{AskDetail, Effect};
 use everturn_core::cost::{Micros, Spend, Tally, TokenCount, Usage, UsageReport};
 use everturn_core::delta::{AttemptBegan, CallBegan, Delta, GenerationHandle, ProvidedDelta, Rung};
-use everturn_core::ids::{CallUid, ModelId, StepId, Timestamp};
+use everturn_core::ids::{CallUid, ChatId, ModelId, StepId, Timestamp};
 use everturn_core::message::{
     Body, Call, CallResult, CallVerdict, File, Media, Meta, Output, Part, Provided, Reasoning, Reply, ReplyBody, RunBy,
     Seal, Source, Stop, Summary, SummarySource, Text,
 };
+use everturn_core::parent::{ParentCall, ParentChat, SubAgentsMax};
 use everturn_core::permission::Grant;
 use everturn_core::seam::Seam;
 use serde_json::json;
@@ -237,6 +239,20 @@ pub const fn kind(delta: &Delta) -> usize {
 
 /// Kinds of deltas.
 pub const KINDS: usize = 20;
+
+/// As much as can be counted.
+pub fn budget_use() -> BudgetUse {
+    let time = Duration::from_millis(86_400_001);
+    BudgetUse { steps: u64::MAX, time, alive: time, tokens: u64::MAX, cost: Micros(u64::MAX) }
+}
+
+/// Two chats above, with this text in their fields.
+pub fn parent(odd: &str) -> ParentCall {
+    let most = SubAgentsMax { tokens: u64::MAX, cost: Micros(u64::MAX) };
+    let above = |number| ParentChat { chat: ChatId::from_u128(number), agent: odd.into(), most };
+    let call = CallUid { step: StepId(u64::MAX), ordinal: u16::MAX };
+    ParentCall { call, above: vec![above(u128::MAX), above(1)] }
+}
 
 /// Counts at their edges.
 pub fn tally() -> Tally {

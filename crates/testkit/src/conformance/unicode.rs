@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use everturn_core::change::Change;
 use everturn_core::chat::{
-    CallOpening, CallState, Compacting, Effect, OpenCall, QueuedMessage, RetryWait, StepAttempts, TranscriptTail,
-    TurnEnd, TurnFailure,
+    AskBelow, CallOpening, CallState, Compacting, Effect, OpenCall, QueuedMessage, RetryWait, StepAttempts,
+    TranscriptTail, TurnEnd, TurnFailure,
 };
 use everturn_core::command::{AnswerContent, CallAnswer, Command, Delivery, Excess, Refusal};
 use everturn_core::delta::Rung;
@@ -219,8 +219,23 @@ pub fn later(odd: &str) -> Vec<Fact> {
     let permissions = [Fact::Opened(vec![asks]), Fact::Granted(Box::new(samples::grant(odd))), Fact::Revoked(UID)];
     let asked = Fact::Asked { call: UID, handle: odd.into(), question: odd.into(), at: Timestamp(-1) };
     let questions = [asked, Fact::Answered { call: UID, answer: odd.into() }];
+    let asks_below = Arc::new([AskBelow { chat: chat_id(u128::MAX), call: UID }]);
+    let delegates = OpenCall { delegates: true, ..OpenCall::new(&Call::new(UID, odd, odd), CallState::Ready) };
+    let delegated = [
+        Fact::Opened(vec![delegates]),
+        Fact::Started { call: UID, effect: Effect::Idempotent, at: Timestamp(1) },
+        Fact::AsksBelow { call: UID, asks: asks_below },
+        Fact::Delegated(samples::budget_use()),
+    ];
     let debugged = [true, false].map(Fact::Debugged);
-    aimed.chain(chosen).chain(debugged).chain([progressed, rested]).chain(permissions).chain(questions).collect()
+    aimed
+        .chain(chosen)
+        .chain(debugged)
+        .chain([progressed, rested])
+        .chain(permissions)
+        .chain(questions)
+        .chain(delegated)
+        .collect()
 }
 
 /// The kind of a fact that belongs into the lists above. A new one does not compile until it is given a sample there.
@@ -255,10 +270,12 @@ const fn kind(fact: &Fact) -> Option<usize> {
         Fact::Revoked(_) => Some(24),
         Fact::Asked { .. } => Some(25),
         Fact::Answered { .. } => Some(26),
+        Fact::AsksBelow { .. } => Some(27),
+        Fact::Delegated(_) => Some(28),
     }
 }
 
-const KINDS: usize = 27;
+const KINDS: usize = 29;
 
 /// Attempts, with this text in all of their fields.
 pub fn attempts(odd: &str) -> Vec<Fact> {

@@ -46,6 +46,7 @@ async fn wait(tools: &Tools, number: u32) -> String {
             LookResult::Pending(_) => {}
             LookResult::Unreachable(why) => panic!("{why}"),
             LookResult::Asks(asks) => panic!("{asks:?}"),
+            LookResult::AsksBelow(asks) => panic!("{asks:?}"),
         }
     }
 }

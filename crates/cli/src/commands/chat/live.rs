@@ -1,7 +1,7 @@
 //! The live area at the bottom of a chat: the unfinished end of the answer, running calls, the queue, the
 //! input line.
 
-use everturn_server::wire::{AskKind, Body, Call, Part, Standing, Status, View};
+use everturn_server::wire::{Ask, AskKind, Body, Call, Part, Standing, Status, View};
 use tokio::time::Instant;
 
 use super::story::is_busy;
@@ -21,6 +21,8 @@ const BRIEF_CHARS_MAX: usize = 48;
 /// Input of the live area: the view, and what only the session knows.
 pub struct Around<'a> {
     pub view: &'a View,
+    /// The approval that a sub-agent waits for, if it is next.
+    pub asked_below: Option<&'a Ask>,
     pub open: Vec<Line>,
     pub editor: &'a Editor,
     /// When this session first saw the turn running.
@@ -151,7 +153,7 @@ fn status(around: &Around<'_>, standing: Option<&Standing>) -> Option<Line> {
     let took = around.since.map(|since| format!(" · {} s", since.elapsed().as_secs())).unwrap_or_default();
     match standing.map(|standing| (standing.status, standing)) {
         Some((Status::Interrupting, _)) => spinning("stopping"),
-        Some((Status::Awaiting, standing)) => Some(asking(standing)),
+        Some((Status::Awaiting, standing)) => Some(asking(standing, around.asked_below)),
         Some((Status::Running, standing)) => match (&standing.retry, &standing.compacting) {
             (Some(retry), _) if retry.until > around.now => {
                 let wait = duration((retry.until - around.now + 999) / 1000 * 1000);
@@ -176,10 +178,10 @@ fn doing(view: &View) -> &'static str {
     }
 }
 
-fn asking(standing: &Standing) -> Line {
+fn asking(standing: &Standing, below: Option<&Ask>) -> Line {
     let look = Look { bold: true, ..Look::ink(Ink::Yellow) };
     let approvals: Vec<_> = standing.asks.iter().filter(|ask| ask.wants == AskKind::Approval).collect();
-    match (approvals.first(), standing.asks.first()) {
+    match (approvals.first().copied().or(below), standing.asks.first()) {
         (Some(ask), _) => {
             let more = if approvals.len() > 1 { format!(" (1 of {})", approvals.len()) } else { String::new() };
             let keys = match &ask.grant {
@@ -190,6 +192,9 @@ fn asking(standing: &Standing) -> Line {
                 .and(&format!("{keys}, then Enter; words after n are sent to the model"), Look::DIM)
         }
         (None, Some(ask)) => Line::new(&format!("{} is run by another client", ask.tool), look),
+        (None, None) if !standing.asks_below.is_empty() => {
+            Line::new("A sub-agent waits for a client; `everturn asks` shows what it asks", look)
+        }
         (None, None) => Line::dim("waiting"),
     }
 }

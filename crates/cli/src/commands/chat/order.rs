@@ -357,6 +357,7 @@ mod tests {
         let standing =
             (&Standing::of(&everturn::core::chat::Chat::new(ChatId::from_u128(7), "it", "me"), [].iter())).into();
         let made = Chat {
+            parent: None,
             id: "c".into(),
             agent: "it".into(),
             instructions: String::new(),

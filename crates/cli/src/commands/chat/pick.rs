@@ -120,6 +120,7 @@ mod tests {
 
     fn chat(id: &str, title: &str) -> Heading {
         Heading {
+            parent: None,
             id: id.into(),
             agent: "default".into(),
             title: title.into(),

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use crossterm::event::{Event as Input, EventStream};
-use everturn_server::wire::{AgentInfo, AgentWorkspace, Ask, AskKind, ChangedFile, Chat, Event, View};
+use everturn_server::wire::{AgentInfo, AgentWorkspace, Ask, AskBelow, AskKind, ChangedFile, Chat, Event, View};
 use futures_util::StreamExt as _;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout, timeout_at};
@@ -20,6 +20,7 @@ use super::live::{Around, live, open_calls};
 use super::order::{Order, Outcome, carry_out};
 use super::outbox::Outbox;
 use super::story::{Story, is_busy};
+use super::templates::Templates;
 use crate::client::{ClientError, Watch, WatchEvent};
 use crate::clock;
 use crate::config::AGENT;
@@ -64,6 +65,8 @@ pub struct Session {
     chat: Option<Chat>,
     /// Settings for the chat while it is not created.
     begin: Begin,
+    /// The user's own commands.
+    templates: Templates,
     /// The names of the models, once they were requested for completion.
     names: Vec<String>,
     watch: Option<Watch>,
@@ -80,6 +83,8 @@ pub struct Session {
     lost: Option<String>,
     /// When Ctrl-C was last pressed.
     stopped: Option<Instant>,
+    /// The approval that a sub-agent waits for, as it was read at its chat.
+    below: Option<(AskBelow, Ask)>,
     /// Approvals whose calls were shown in full.
     shown: HashSet<String>,
     /// The message that is being edited.
@@ -100,6 +105,7 @@ impl Session {
         connection: DaemonConnection,
         chat: Option<Chat>,
         begin: Begin,
+        templates: Templates,
         colours: Colours,
     ) -> anyhow::Result<ExitCode> {
         let model = asked_model(&connection, chat.as_ref(), &begin).await;
@@ -114,6 +120,7 @@ impl Session {
             connection,
             chat,
             begin,
+            templates,
             names: Vec::new(),
             nothing: View::default(),
             editor: Editor::default(),
@@ -124,6 +131,7 @@ impl Session {
             since: None,
             lost: None,
             stopped: None,
+            below: None,
             shown: HashSet::new(),
             editing: None,
             tick: 0,
@@ -218,6 +226,7 @@ impl Session {
                     let words: Vec<String> = watch.view().messages.iter().filter_map(look::words).collect();
                     words.iter().for_each(|words| self.editor.earlier_mut().add(words));
                 }
+                self.read_below().await;
                 self.since = if self.is_busy() { self.since.or_else(|| Some(Instant::now())) } else { None };
                 self.show_asks();
             }
@@ -317,6 +326,7 @@ impl Session {
         self.story = Story::new(self.screen.width());
         self.since = None;
         self.shown.clear();
+        self.below = None;
         if self.editing.take().is_some() {
             self.editor.replace("");
         }
@@ -325,7 +335,42 @@ impl Session {
     /// The approval to decide next.
     fn ask(&self) -> Option<&Ask> {
         let standing = self.view().status.as_ref()?;
-        standing.asks.iter().find(|ask| ask.wants == AskKind::Approval)
+        let own = standing.asks.iter().find(|ask| ask.wants == AskKind::Approval);
+        own.or_else(|| self.asked_below().map(|(_, ask)| ask))
+    }
+
+    /// The approval that a sub-agent waits for, if the chat itself waits for none.
+    fn asked_below(&self) -> Option<&(AskBelow, Ask)> {
+        let standing = self.view().status.as_ref()?;
+        let is_own = standing.asks.iter().any(|ask| ask.wants == AskKind::Approval);
+        self.below.as_ref().filter(|(below, _)| !is_own && standing.asks_below.contains(below))
+    }
+
+    /// The chat at which the approval to decide next is answered.
+    fn asked_at(&self) -> Option<String> {
+        match self.asked_below() {
+            Some((below, _)) => Some(below.chat.clone()),
+            None => self.id(),
+        }
+    }
+
+    /// Reads what a sub-agent asks, unless that is known.
+    async fn read_below(&mut self) {
+        let asks = self.view().status.as_ref().map(|standing| standing.asks_below.clone()).unwrap_or_default();
+        if self.below.as_ref().is_some_and(|(known, _)| asks.contains(known)) {
+            return;
+        }
+        self.below = None;
+        for below in asks {
+            let Ok(chat) = self.connection.client.chat(&below.chat).await else { continue };
+            let is_meant = |ask: &Ask| ask.call == below.call && ask.wants == AskKind::Approval;
+            if let Some(ask) = chat.standing.asks.into_iter().find(is_meant) {
+                self.shown.remove(&ask.call); // Calls of different chats may have the same id.
+                self.tell(&[format!("The sub-agent {} asks (chat {}):", chat.agent, short(&below.chat))]);
+                self.below = Some((below, ask));
+                return;
+            }
+        }
     }
 
     /// Shows in full the call that the user has to decide on.
@@ -396,6 +441,7 @@ impl Session {
             .or(is_new.then_some("Enter sends · /help lists keys and commands"));
         let around = Around {
             view: self.view(),
+            asked_below: self.asked_below().map(|(_, ask)| ask),
             open: self.story.open(),
             editor: &self.editor,
             since: self.since,

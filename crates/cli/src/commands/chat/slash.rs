@@ -82,6 +82,12 @@ pub const HELP: [(&str, &str); 28] = [
     ("/quit, Ctrl-D", "leaves; the chat stays"),
 ];
 
+/// Whether there is a command of this name.
+pub fn is_known(name: &str) -> bool {
+    let is_command = |line: &str| !matches!(read(line), None | Some(Slash::Unknown(_)));
+    is_command(&format!("/{name}")) || is_command(&format!("/{name} x"))
+}
+
 /// Parses a command; `None` if the line is a message.
 pub fn read(line: &str) -> Option<Slash> {
     let line = line.trim();

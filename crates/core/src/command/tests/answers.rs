@@ -25,6 +25,8 @@ fn open(ordinal: u16, state: CallState) -> OpenCall {
         ask: None,
         progress: None,
         handle: None,
+        delegates: false,
+        asks_below: Vec::new(),
     }
 }
 

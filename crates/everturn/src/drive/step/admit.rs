@@ -1,6 +1,6 @@
 //! Admission of one request: money left in the budget, and a permit of the governor.
 
-use everturn_core::budget::{BudgetAccount, BudgetExhausted, BudgetUse};
+use everturn_core::budget::BudgetAccount;
 use everturn_core::error::{ErrorKind, ProviderError};
 use everturn_core::fact::Fact;
 use everturn_core::governor::{BlockScope, Blocked};
@@ -43,7 +43,7 @@ pub(crate) async fn permit(
 ) -> Result<Option<Permit>, WriteError> {
     if let Some(exhausted) = exhausted(session).await? {
         let provider = target.model.provider().to_owned();
-        let error = ProviderError::new(provider, ErrorKind::Budget).with_detail(&exhausted.to_string());
+        let error = ProviderError::new(provider, ErrorKind::Budget).with_detail(&exhausted);
         fail(session, fitting, &error, None).await?;
         return Ok(None);
     }
@@ -67,24 +67,22 @@ pub(crate) async fn permit(
     }
 }
 
-/// Which budget of the chat or its owner is used up.
-async fn exhausted(session: &ChatSession) -> Result<Option<BudgetExhausted>, StoreError> {
+/// Which budget is used up: of a turn above, which asked this sub-agent, of the chat or of its owner.
+async fn exhausted(session: &ChatSession) -> Result<Option<String>, StoreError> {
     let shared = &session.env.shared;
+    for above in session.chat.parent.iter().flat_map(|parent| &parent.above) {
+        if let Some(exhausted) = above.exhausted(shared.store.used_below(above.chat).await?) {
+            return Ok(Some(exhausted.to_string()));
+        }
+    }
     let owner = &session.chat.owner;
     let budget = shared.budgets.of(owner);
     if !budget.is_bounded() {
         return Ok(None);
     }
-    let totals = &session.chat.totals;
-    let chat = BudgetUse {
-        steps: totals.steps,
-        time: totals.time,
-        alive: totals.alive,
-        tokens: totals.tally.total(),
-        cost: totals.spend.total(),
-    };
+    let chat = budget::used_with_sub_agents(shared, &session.chat).await?;
     let BudgetAccount { day, month, .. } = budget::account(shared, owner).await?;
-    Ok(budget.exhausted(chat, day, month))
+    Ok(budget.exhausted(chat, day, month).map(|exhausted| exhausted.to_string()))
 }
 
 /// The governor refuses the model or the credential for now: ask the next model, or wait.

@@ -12,7 +12,8 @@ use everturn_core::chat::{CallState, OpenCall};
 use everturn_core::fact::Fact;
 use everturn_core::ids::{CallUid, Timestamp};
 use everturn_core::message::{Call, CallResult};
-use everturn_stores::WriteError;
+use everturn_core::status::Status;
+use everturn_stores::{StoreError, WriteError};
 use futures_util::FutureExt as _;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -29,6 +30,8 @@ use crate::tool::{LookResult, QuestionAnswer, RestingCall, Tool, ToolContext, To
 const RUNS: &str = "everturn.runs";
 /// How long one look may take. A tool may use it to wait for the end instead of being asked again and again.
 const LOOK_MAX: Duration = Duration::from_secs(30);
+/// Calls of sub-agents that are noted per call. Of more, the others are noted when these are answered.
+const ASKS_BELOW_LEN_MAX: usize = 128;
 /// The shortest pause between two looks.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 /// The longest pause between two looks.
@@ -133,10 +136,32 @@ pub(crate) async fn look(session: &mut ChatSession) -> Result<(), WriteError> {
         };
         match looked {
             None => return Ok(()),
-            Some(Ok((open, looked))) => commit_look(session, &open, looked).await?,
+            Some(Ok((open, looked))) => {
+                commit_look(session, &open, looked).await?;
+                if has_other_work(session) {
+                    return Ok(()); // Looks that are dropped are made again.
+                }
+            }
             Some(Err(join)) => tracing::error!(chat = %session.chat.id, %join, "look at a resting call failed"),
         }
     }
+}
+
+/// Whether the driver has something to do beside looking: a call that was held back can begin, or people are to be asked.
+fn has_other_work(session: &ChatSession) -> bool {
+    let chat = &session.chat;
+    let limits = &session.env.agent.limits;
+    let is_to_ask = chat.status == Status::Running && chat.waits_for_people();
+    is_to_ask || chat.calls.iter().any(|open| chat.may_run(open, limits))
+}
+
+/// What the chats of sub-agents have used, if that is more than the chat knows.
+pub(crate) async fn delegated(session: &ChatSession) -> Result<Option<Fact>, StoreError> {
+    if !session.chat.calls.iter().any(|open| open.delegates) {
+        return Ok(None);
+    }
+    let used = session.env.shared.store.used_below(session.chat.id).await?;
+    Ok((used != session.chat.delegated).then_some(Fact::Delegated(used)))
 }
 
 fn start_looks(session: &ChatSession, now: Timestamp) -> JoinSet<Looked> {
@@ -180,6 +205,11 @@ async fn commit_look(
             let handle = stored(&open.tool, &runs(open).0, &asks.handle);
             return ask(session, open.uid, handle, &asks.question).await;
         }
+        Ok(LookResult::AsksBelow(mut asks)) => {
+            asks.truncate(ASKS_BELOW_LEN_MAX);
+            let call = open.uid;
+            return session.change(|change| change.asks_below(call, asks.into())).await;
+        }
         Ok(LookResult::Pending(after)) => (at + after.clamp(PAUSE_MIN, PAUSE_MAX), 0),
         Ok(LookResult::Unreachable(why)) => {
             let misses = misses(open).saturating_add(1);
@@ -190,7 +220,9 @@ async fn commit_look(
         }
     };
     let handle = open.handle.clone().unwrap_or_default();
-    session.commit(vec![Fact::Rested { call: open.uid, handle, at, look_at, misses }], OnOutage::Wait).await
+    let rested = Fact::Rested { call: open.uid, handle, at, look_at, misses };
+    let facts = delegated(session).await?.into_iter().chain([rested]).collect();
+    session.commit(facts, OnOutage::Wait).await
 }
 
 const fn misses(open: &OpenCall) -> u32 {

@@ -7,7 +7,7 @@ use axum::{Extension, Json as Answer};
 use everturn::CreateError;
 use everturn::core::command::{self, Command};
 use everturn::core::ids::{ChatId, MessageId, Timestamp};
-use everturn::stores::ChatQuery as Wanted;
+use everturn::stores::{ChatQuery as Wanted, SubAgentChats};
 use serde::Deserialize;
 use tokio::time::timeout;
 use utoipa::IntoParams;
@@ -38,6 +38,11 @@ pub struct ChatFilter {
     /// the model.
     #[serde(default)]
     text: String,
+    /// Whether chats of sub-agents are listed too; no if left out.
+    #[serde(default)]
+    sub_agents: bool,
+    /// Only chats of sub-agents that calls of this chat created.
+    parent: Option<String>,
     /// The `after` of the previous page.
     after: Option<String>,
     /// Number of chats: 50 if left out, at most 200.
@@ -59,7 +64,13 @@ pub async fn list(
     }
     let len = which.limit.unwrap_or(50).clamp(1, PAGE_LEN_MAX);
     let after = which.after.as_deref().map(place).transpose()?;
-    let wanted = Wanted { archived: which.archived, text: which.text, after, len, ..Wanted::default() };
+    let sub_agents = match which.parent.as_deref().map(str::parse) {
+        Some(Ok(parent)) => SubAgentChats::Of(parent),
+        Some(Err(_)) => return Err(Problem::new(ProblemKind::Invalid, "`parent` must be the id of a chat.")),
+        None if which.sub_agents => SubAgentChats::Listed,
+        None => SubAgentChats::LeftOut,
+    };
+    let wanted = Wanted { archived: which.archived, sub_agents, text: which.text, after, len, ..Wanted::default() };
     let headings = app.list(&caller, wanted).await?;
     Ok(Answer(wire::Chats::page(&headings, len)))
 }

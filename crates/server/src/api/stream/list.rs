@@ -7,7 +7,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use everturn::core::ids::{ChatId, InboxSeq, Version};
-use everturn::stores::{ChatQuery, Heading, StoreError};
+use everturn::stores::{ChatQuery, Heading, StoreError, SubAgentChats};
 use everturn::{Changed, Feed};
 use tokio::time::{Duration, Instant, sleep_until};
 
@@ -93,6 +93,7 @@ impl List {
         }
         while let Some(chat) = self.due.pop_first() {
             match self.app.heading_of(&self.caller, chat).await {
+                Ok(Some(heading)) if heading.parent.is_some() => {} // Of a sub-agent: not in the list.
                 Ok(Some(heading)) => self.tell(&heading, &mut frame),
                 Ok(None) => {} // Of another owner.
                 Err(StoreError::NoSuchChat) => self.gone(chat, &mut frame),
@@ -103,7 +104,8 @@ impl List {
     }
 
     async fn page(&mut self, frame: &mut String) -> Result<(), StoreError> {
-        let headings = self.app.newest(&self.caller, ChatQuery { len: PAGE_LEN, ..ChatQuery::default() }).await?;
+        let query = ChatQuery { len: PAGE_LEN, sub_agents: SubAgentChats::LeftOut, ..ChatQuery::default() };
+        let headings = self.app.newest(&self.caller, query).await?;
         let listed: HashMap<ChatId, Told> = headings.iter().map(|heading| (heading.id, told(heading))).collect();
         let is_known = !std::mem::take(&mut self.is_new) && listed == self.known;
         self.known = listed;

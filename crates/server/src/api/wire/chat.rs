@@ -22,6 +22,9 @@ pub struct Heading {
     pub id: String,
     /// The chat's agent.
     pub agent: String,
+    /// The chat whose call created this one, if it is a sub-agent's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<String>,
     /// The title; empty before the first message.
     pub title: String,
     /// The chat's status.
@@ -52,6 +55,9 @@ pub struct Chat {
     pub id: String,
     /// The chat's agent.
     pub agent: String,
+    /// The chat whose call created this one, if it is a sub-agent's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<String>,
     /// The chat's own instructions, sent after the agent's.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub instructions: String,
@@ -97,6 +103,9 @@ pub struct Standing {
     pub queue: Vec<Queued>,
     /// Calls that wait for a client or a person.
     pub asks: Vec<Ask>,
+    /// Calls of sub-agents that wait for a client or a person. They are read and answered at their chats.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub asks_below: Vec<AskBelow>,
     /// When these calls time out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub awaits_until: Option<i64>,
@@ -165,6 +174,17 @@ pub struct Ask {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "shell(git push *)")]
     pub grant: Option<String>,
+}
+
+/// A call of a sub-agent that waits for a client or an approval.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AskBelow {
+    /// The sub-agent's chat. `GET /v1/chats/{id}` shows what is asked, `POST /v1/chats/{id}/answers` answers.
+    #[schema(example = "01jgfj9a5v0000000000000000")]
+    pub chat: String,
+    /// The call.
+    #[schema(example = "3.0")]
+    pub call: String,
 }
 
 /// The progress of a running tool. It is not sent to the model.
@@ -332,6 +352,7 @@ impl From<&stores::Heading> for Heading {
         Self {
             id: heading.id.to_string(),
             agent: heading.agent.clone(),
+            parent: heading.parent.map(|parent| parent.to_string()),
             title: heading.title.clone(),
             status: heading.status.into(),
             archived: heading.archived,
@@ -349,6 +370,7 @@ impl Chat {
         Self {
             id: heading.id.to_string(),
             agent: heading.agent.clone(),
+            parent: heading.parent.map(|parent| parent.to_string()),
             instructions: setup.instructions,
             tools: setup.tools.iter().map(ClientTool::from).collect(),
             metadata: setup.metadata,
@@ -371,12 +393,13 @@ impl From<&view::Standing> for Standing {
             debug: standing.debug,
             queue: standing.queue.iter().map(Queued::from).collect(),
             asks: standing.asks.iter().map(Ask::from).collect(),
+            asks_below: standing.asks_below.iter().map(AskBelow::from).collect(),
             progress: standing.progress.iter().filter_map(Progress::of).collect(),
             awaits_until: standing.awaits_until.map(|at| at.0),
             retry: standing.retry.as_ref().map(Retry::from),
             compacting: standing.compacting.as_ref().map(Summarising::from),
             ended: standing.ended.as_ref().map(Ended::from),
-            usage: standing.totals.into(),
+            usage: Usage::of(standing.totals, standing.delegated),
         }
     }
 }
@@ -419,6 +442,12 @@ impl From<&OpenCall> for Ask {
             confinement: detail.and_then(|detail| detail.confinement.clone()),
             grant: detail.and_then(|detail| detail.grant.clone()),
         }
+    }
+}
+
+impl From<&chat::AskBelow> for AskBelow {
+    fn from(chat::AskBelow { chat, call }: &chat::AskBelow) -> Self {
+        Self { chat: chat.to_string(), call: call.to_string() }
     }
 }
 

@@ -29,6 +29,9 @@ pub struct ChatAsks {
     pub owner: String,
     /// Its agent.
     pub agent: String,
+    /// The chat whose call created it, if it is a sub-agent's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<String>,
     /// When the calls time out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub awaits_until: Option<i64>,
@@ -69,6 +72,7 @@ impl ChatAsks {
             title: standing.title.clone(),
             owner: heading.owner.clone(),
             agent: heading.agent.clone(),
+            parent: heading.parent.map(|parent| parent.to_string()),
             awaits_until: standing.awaits_until.map(|at| at.0),
             asks: standing.asks.iter().map(Ask::from).collect(),
         }

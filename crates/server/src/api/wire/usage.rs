@@ -1,5 +1,6 @@
 //! Usage of a chat.
 
+use everturn::core::budget::BudgetUse;
 use everturn::core::cost;
 use everturn::core::error::Cause;
 use everturn::core::fact::{AttemptOutcome, AttemptRecord, Totals};
@@ -66,9 +67,31 @@ pub struct Usage {
     /// overlapping times count once. Waits for users are not included.
     #[serde(default)]
     pub alive_ms: u64,
+    /// What the chats of sub-agents used, which the other numbers do not include. On a stream it is up to date whenever a
+    /// sub-agent has ended, and every 20 seconds in between.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sub_agents: Option<SubAgentUsage>,
     /// Each provider call, oldest first. Only if requested.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub each: Vec<Attempt>,
+}
+
+/// What all chats of sub-agents below a chat used, deleted ones included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct SubAgentUsage {
+    /// Prompt and output tokens, reported and estimated.
+    pub tokens: u64,
+    /// Their cost in millionths of `currency`, known and estimated.
+    pub cost_micros: u64,
+    /// The currency.
+    #[serde(default)]
+    pub currency: Currency,
+    /// How many replies they gave.
+    pub steps: u64,
+    /// Sum of the times of provider calls and finished tool calls, in milliseconds.
+    pub time_ms: u64,
+    /// How long turns were at work, in milliseconds, each chat for itself.
+    pub alive_ms: u64,
 }
 
 /// One provider call.
@@ -112,9 +135,21 @@ impl From<cost::Spend> for Money {
     }
 }
 
-impl From<Totals> for Usage {
-    fn from(Totals { tally, spend, attempts, steps, time, alive }: Totals) -> Self {
+impl Usage {
+    /// The usage of a chat, and that of the chats below it.
+    #[must_use]
+    pub fn of(totals: Totals, below: BudgetUse) -> Self {
+        let Totals { tally, spend, attempts, steps, time, alive } = totals;
+        let used = SubAgentUsage {
+            tokens: below.tokens,
+            cost_micros: below.cost.0,
+            currency: Currency::Usd,
+            steps: below.steps,
+            time_ms: below.time.as_millis() as u64,
+            alive_ms: below.alive.as_millis() as u64,
+        };
         Self {
+            sub_agents: (below != BudgetUse::default()).then_some(used),
             known: tally.known.into(),
             estimated: tally.estimated.into(),
             cost: spend.into(),

@@ -177,6 +177,7 @@ impl Inner {
             write_ledger(&conn, commit),
             write_outcomes(&conn, commit),
             write_used(&conn, commit),
+            write_used_below(&conn, commit),
         )?;
         conn.commit().await?;
         Ok(Tried::Done)
@@ -295,6 +296,31 @@ async fn write_ledger(conn: &Conn, commit: &PreparedCommit) -> Result<(), DbFaul
                 conn.execute(sql, &params).await?;
             }
         }
+    }
+    Ok(())
+}
+
+/// Counts what was used for the chats above. One that was deleted counts no more.
+async fn write_used_below(conn: &Conn, commit: &PreparedCommit) -> Result<(), DbFault> {
+    for (above, used) in tables::used_below(&commit.chat, &commit.used) {
+        let sql = "
+            INSERT INTO used_below (chat, steps, time_ms, alive_ms, tokens, cost)
+            SELECT $1, $2, $3, $4, $5, $6 WHERE EXISTS (SELECT 1 FROM chats WHERE id = $1)
+            ON CONFLICT (chat) DO UPDATE SET steps = used_below.steps + excluded.steps,
+            time_ms = used_below.time_ms + excluded.time_ms, alive_ms = used_below.alive_ms + excluded.alive_ms,
+            tokens = used_below.tokens + excluded.tokens, cost = used_below.cost + excluded.cost";
+        let id = id_bytes(above);
+        let (steps, time_ms) = (big(used.steps), big(tables::millis(used.time)));
+        let (alive_ms, tokens, cost) = (big(tables::millis(used.alive)), big(used.tokens), big(used.cost.0));
+        let params: [Param<'_>; 6] = [
+            (&&id[..], Type::BYTEA),
+            (&steps, Type::INT8),
+            (&time_ms, Type::INT8),
+            (&alive_ms, Type::INT8),
+            (&tokens, Type::INT8),
+            (&cost, Type::INT8),
+        ];
+        conn.execute(sql, &params).await?;
     }
     Ok(())
 }

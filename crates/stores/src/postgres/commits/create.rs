@@ -92,6 +92,10 @@ impl Inner {
             conn.rollback().await?;
             return Ok(Tried::SourceChanged);
         }
+        if !has_parent(&conn, new).await? {
+            conn.rollback().await?;
+            return Ok(Tried::Refused(StoreError::NoSuchChat.into()));
+        }
         let inserted = insert(&conn, &ChatColumns::from(&chat), new).await?;
         if inserted == 0 {
             conn.rollback().await?; // The key exists: of another request, or of this one after a lost answer.
@@ -184,14 +188,22 @@ async fn is_as_seen(conn: &Conn, Fork { chat, at }: Fork, source: &ForkSource) -
     Ok(there.is_some() && conn.query_opt(gone, &params).await?.is_none())
 }
 
+/// Whether the parent of a sub-agent's chat is there. It stays until the transaction ends.
+async fn has_parent(conn: &Conn, new: &NewChat) -> Result<bool, DbFault> {
+    let Some(parent) = &new.parent else { return Ok(true) };
+    let id = id_bytes(parent.parent());
+    let sql = "SELECT 1 FROM chats WHERE id = $1 FOR KEY SHARE";
+    Ok(conn.query_opt(sql, &[(&&id[..], Type::BYTEA)]).await?.is_some())
+}
+
 async fn insert(conn: &Conn, columns: &ChatColumns, new: &NewChat) -> Result<u64, DbFault> {
     let sql = "
         INSERT INTO chats (id, agent, owner, title, searchable, status, archived, busy, touched, version, step, obeyed, submitted,
-            body, key, request)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $12, $13, $14, $15) ON CONFLICT DO NOTHING";
+            body, key, request, parent)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $12, $13, $14, $15, $16) ON CONFLICT DO NOTHING";
     let keyed = new.key.as_ref().map(|key| (key.as_bytes(), new.digest()));
     let (key, request) = (keyed.map(|(key, _)| key), keyed.map(|(_, digest)| digest.to_vec()));
-    let params: [Param<'_>; 15] = [
+    let params: [Param<'_>; 16] = [
         (&&columns.id[..], Type::BYTEA),
         (&columns.agent, Type::BYTEA),
         (&columns.owner, Type::BYTEA),
@@ -207,6 +219,7 @@ async fn insert(conn: &Conn, columns: &ChatColumns, new: &NewChat) -> Result<u64
         (&columns.body.json, Type::TEXT),
         (&key, Type::BYTEA),
         (&request, Type::BYTEA),
+        (&columns.parent, Type::BYTEA),
     ];
     conn.execute(sql, &params).await
 }

@@ -56,7 +56,15 @@ impl Inner {
             return Ok(false);
         };
         let no: i64 = deleted.get("no");
-        conn.execute("DELETE FROM drafts WHERE no = $1", &[(&no, Type::INT8)]).await?;
+        // Behind the deletion, which waits for chats that are being created below this one.
+        let (mark, uncount) =
+            ("UPDATE chats SET orphaned = true WHERE parent = $1", "DELETE FROM used_below WHERE chat = $1");
+        let (drafts, of_chat): ([Param<'_>; 1], [Param<'_>; 1]) = ([(&no, Type::INT8)], [(&&id[..], Type::BYTEA)]);
+        tokio::try_join!(
+            conn.execute("DELETE FROM drafts WHERE no = $1", &drafts),
+            conn.execute(mark, &of_chat),
+            conn.execute(uncount, &of_chat),
+        )?;
         conn.commit().await?;
         Ok(true)
     }

@@ -67,6 +67,7 @@ pub(crate) struct ChatColumns {
     pub(crate) step: i64,
     pub(crate) obeyed: i64,
     pub(crate) not_before: Option<i64>,
+    pub(crate) parent: Option<Vec<u8>>,
     pub(crate) body: Written,
 }
 
@@ -86,13 +87,14 @@ impl From<&Chat> for ChatColumns {
             step: big(chat.step.0),
             obeyed: big(chat.obeyed.0),
             not_before: chat.wait.as_ref().map(|wait| wait.until.0),
+            parent: chat.parent.as_deref().map(|parent| id_bytes(parent.parent()).to_vec()),
             body: crate::shape::chat::write(chat),
         }
     }
 }
 
 /// Columns that [`heading`] reads. Commands are read only of a chat at rest that has some to apply.
-pub(crate) const HEADING: &str = "id, agent, owner, title, status, archived, version, touched, submitted,
+pub(crate) const HEADING: &str = "id, agent, owner, parent, title, status, archived, version, touched, submitted,
     CASE WHEN submitted > obeyed AND NOT busy THEN ARRAY(
         SELECT inbox.body FROM inbox WHERE inbox.chat = chats.id AND inbox.seq > chats.obeyed) END AS pending";
 
@@ -106,6 +108,7 @@ pub(crate) fn heading(row: &Row) -> Result<Heading, DbFault> {
         id: id_of(row.get("id"))?,
         agent: name(row.get("agent"))?,
         owner: name(row.get("owner"))?,
+        parent: row.get::<_, Option<&[u8]>>("parent").map(id_of).transpose()?,
         title: name(row.get("title"))?,
         status: status_of(text(row, "status")?)?.shown(begins_a_turn),
         archived: row.get("archived"),

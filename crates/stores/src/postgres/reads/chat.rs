@@ -18,7 +18,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use crate::chat_snapshot::ChatSnapshot;
-use crate::heading::{ChatQuery, Heading, searchable};
+use crate::heading::{ChatQuery, Heading, SubAgentChats, searchable};
 use crate::postgres::Inner;
 use crate::postgres::commits::submit::pending;
 use crate::postgres::connection::columns::{
@@ -33,7 +33,7 @@ use crate::postgres::to_the_end;
 use crate::search;
 use crate::shape::{self, attempted, command, message, outcome, rows};
 use crate::store::{AppendRight, CallRecord, CommandRef, Loaded, StoreError, Submitted, WriteError};
-use crate::tables::{self, Fetch, PageBudget};
+use crate::tables::{self, Fetch, ORPHANS_LEN_MAX, PageBudget};
 
 /// The calls that were started in a chat; one row without a call if there are none, and none if there is no chat.
 pub(crate) const CALLS: &str = "
@@ -113,13 +113,18 @@ impl Reads {
             Some(Status::Idle | Status::Failed) => " AND status = $8",
             None => " AND ($8::text IS NULL)",
         };
+        let (below, parent) = match query.sub_agents {
+            SubAgentChats::Listed => (" AND ($9::bytea IS NULL)", None),
+            SubAgentChats::LeftOut => (" AND parent IS NULL AND ($9::bytea IS NULL)", None),
+            SubAgentChats::Of(parent) => (" AND parent = $9", Some(id_bytes(parent).to_vec())),
+        };
         let sql = format!(
             "SELECT {HEADING} FROM chats
              WHERE ($1::bytea IS NULL OR owner = $1) AND ($2::bool IS NULL OR archived = $2)
              AND ($3::bytea = '' OR position($3 IN searchable) > 0 OR cardinality($7::bytea[]) > 0 AND EXISTS (
                 SELECT 1 FROM spoken WHERE chat = chats.id AND (
                     SELECT bool_and(position(word IN words) > 0) FROM unnest($7) AS word)))
-             AND ($4::bigint IS NULL OR (touched, id) < ($4, $5)){only}
+             AND ($4::bigint IS NULL OR (touched, id) < ($4, $5)){only}{below}
              ORDER BY touched DESC, id DESC LIMIT $6"
         );
         let owner = query.owner.as_ref().map(|owner| owner.as_bytes());
@@ -129,7 +134,7 @@ impl Reads {
         let len = big(query.len as u64);
         let wanted = search::wanted(&query.text);
         let status = query.status.map(tables::status_word);
-        let params: [Param<'_>; 8] = [
+        let params: [Param<'_>; 9] = [
             (&owner, Type::BYTEA),
             (&query.archived, Type::BOOL),
             (&text, Type::BYTEA),
@@ -138,6 +143,7 @@ impl Reads {
             (&len, Type::INT8),
             (&wanted, Type::BYTEA_ARRAY),
             (&status, Type::TEXT),
+            (&parent, Type::BYTEA),
         ];
         self.look(&sql, &params).await
     }
@@ -151,6 +157,18 @@ impl Reads {
         Ok(rows.first().map_or(0, |row| count(row, "working") as usize))
     }
 
+    pub(crate) async fn used_below(&self, chat: ChatId) -> Result<BudgetUse, StoreError> {
+        let sql = "SELECT steps, time_ms, tokens, cost, alive_ms FROM used_below WHERE chat = $1";
+        let rows = self.read(sql, &[(&&id_bytes(chat)[..], Type::BYTEA)]).await?;
+        Ok(rows.first().map(budget_use).unwrap_or_default())
+    }
+
+    pub(crate) async fn orphans(&self) -> Result<Vec<ChatId>, StoreError> {
+        let sql = "SELECT id FROM chats WHERE orphaned ORDER BY id LIMIT $1";
+        let rows = self.look(sql, &[(&big(ORPHANS_LEN_MAX as u64), Type::INT8)]).await?;
+        rows.iter().map(|row| id_of(row.get("id")).map_err(lasting)).collect()
+    }
+
     pub(crate) async fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<BudgetUse, StoreError> {
         let sql = "
             SELECT coalesce(sum(steps), 0)::bigint AS steps, coalesce(sum(time_ms), 0)::bigint AS time_ms,
@@ -158,14 +176,7 @@ impl Reads {
             coalesce(sum(alive_ms), 0)::bigint AS alive_ms FROM used WHERE owner = $1 AND day BETWEEN $2 AND $3";
         let (owner, from, to) = (owner.as_bytes(), days.start().0, days.end().0);
         let rows = self.read(sql, &[(&owner, Type::BYTEA), (&from, Type::INT8), (&to, Type::INT8)]).await?;
-        let sum = |row: &Row| BudgetUse {
-            steps: count(row, "steps"),
-            time: Duration::from_millis(count(row, "time_ms")),
-            alive: Duration::from_millis(count(row, "alive_ms")),
-            tokens: count(row, "tokens"),
-            cost: Micros(count(row, "cost")),
-        };
-        Ok(rows.first().map(sum).unwrap_or_default())
+        Ok(rows.first().map(budget_use).unwrap_or_default())
     }
 
     /// A command that was accepted before, and its outcome.
@@ -263,6 +274,16 @@ impl Inner {
             Ok(chat.map(|(chat, _)| Arc::new(chat)))
         };
         self.reads.retry().run(read).await
+    }
+}
+
+fn budget_use(row: &Row) -> BudgetUse {
+    BudgetUse {
+        steps: count(row, "steps"),
+        time: Duration::from_millis(count(row, "time_ms")),
+        alive: Duration::from_millis(count(row, "alive_ms")),
+        tokens: count(row, "tokens"),
+        cost: Micros(count(row, "cost")),
     }
 }
 

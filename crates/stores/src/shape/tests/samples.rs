@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use everturn_core::alive::Alive;
 use everturn_core::chat::{
-    AskDetail, CallOpening, CallState, Chat, Effect, OpenCall, StepAttempts, TranscriptTail, Turn,
+    AskBelow, AskDetail, CallOpening, CallState, Chat, Effect, OpenCall, StepAttempts, TranscriptTail, Turn,
 };
 use everturn_core::command::{AnswerContent, CallAnswer, Command, Delivery, ModelChoice, Refusal};
 use everturn_core::fact::{AttemptRecord, Fact, Totals};
@@ -90,6 +90,12 @@ pub(super) fn chats(odd: &str) -> Vec<Chat> {
     let rests = OpenCall::new(&Call::new(UID, odd, odd), CallState::Ready);
     let rests = OpenCall { state, handle: Some(odd.into()), ..rests };
     chats.push(Chat { calls: vec![rests], ..chats[0].clone() });
+    let parent = Some(Arc::new(samples::parent(odd)));
+    chats.push(Chat { parent, delegated: samples::budget_use(), ..chats[0].clone() });
+    let asks_below = vec![AskBelow { chat: ChatId::from_u128(u128::MAX), call: UID }];
+    let asked = OpenCall { delegates: true, asks_below, ..OpenCall::new(&Call::new(UID, odd, odd), CallState::Ready) };
+    let turn = Some(Turn { sub_agents: u32::MAX, ..Turn::default() });
+    chats.push(Chat { calls: vec![asked], turn, ..chats[0].clone() });
     chats
 }
 

@@ -79,7 +79,11 @@ impl WriteTx<'_> {
             let update = self.connection.prepare_cached("UPDATE inbox SET outcome = ?3 WHERE chat = ?1 AND seq = ?2");
             update?.execute(params![id(right.chat), number(seq.0)?, outcome])?;
         }
-        for (day, used) in tables::used(&before, facts) {
+        let used = tables::used(&before, facts);
+        for (above, used) in tables::used_below(&before, &used) {
+            self.count_below(above, used)?;
+        }
+        for (day, used) in used {
             self.count(&chat.owner, day, used)?;
         }
         self.put(&chat, submitted)?;
@@ -107,6 +111,19 @@ impl WriteTx<'_> {
         let BudgetUse { steps, time, alive, tokens, cost } = used;
         let (steps, time, alive) = (number(steps)?, number(tables::millis(time))?, number(tables::millis(alive))?);
         let row = params![owner.as_bytes(), day.0, steps, time, number(tokens)?, number(cost.0)?, alive];
+        self.connection.prepare_cached(sql)?.execute(row)?;
+        Ok(())
+    }
+
+    fn count_below(&self, chat: ChatId, used: BudgetUse) -> Result<(), TxError<WriteError>> {
+        // A chat above that was deleted counts no more: its chats below are about to be deleted too.
+        let sql = "INSERT INTO used_below (chat, steps, time_ms, alive_ms, tokens, cost) \
+            SELECT ?1, ?2, ?3, ?4, ?5, ?6 WHERE EXISTS (SELECT 1 FROM chats WHERE id = ?1) \
+            ON CONFLICT DO UPDATE SET steps = steps + excluded.steps, time_ms = time_ms + excluded.time_ms, \
+            tokens = tokens + excluded.tokens, cost = cost + excluded.cost, alive_ms = alive_ms + excluded.alive_ms";
+        let BudgetUse { steps, time, alive, tokens, cost } = used;
+        let (steps, time, alive) = (number(steps)?, number(tables::millis(time))?, number(tables::millis(alive))?);
+        let row = params![id(chat), steps, time, alive, number(tokens)?, number(cost.0)?];
         self.connection.prepare_cached(sql)?.execute(row)?;
         Ok(())
     }

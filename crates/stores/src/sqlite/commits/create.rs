@@ -106,6 +106,12 @@ impl WriteTx<'_> {
         {
             return Ok(made);
         }
+        if let Some(parent) = &new.parent {
+            let mut select = self.connection.prepare_cached("SELECT 1 FROM chats WHERE id = ?1")?;
+            if !select.exists(params![id(parent.parent())])? {
+                return Err(MakeError::from(StoreError::NoSuchChat).into());
+            }
+        }
         let key = new.key.as_ref().map(|key| (key.as_bytes(), digest));
         self.put_new(&chat.unwrap_or_else(|| new.empty()), key)?;
         Ok(new.id)
@@ -147,8 +153,8 @@ impl WriteTx<'_> {
 
     fn put_new<E>(&self, chat: &Chat, key: Option<(&[u8], [u8; 32])>) -> Result<(), TxError<E>> {
         let sql = "INSERT OR IGNORE INTO chats (id, agent, owner, title, searchable, status, archived, touched, version, \
-            step, obeyed, submitted, unsettled, fence, body, key, request) \
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7, ?8, ?9, ?10, ?10, 0, 0, ?11, ?12, ?13)";
+            step, obeyed, submitted, unsettled, fence, body, key, request, parent) \
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7, ?8, ?9, ?10, ?10, 0, 0, ?11, ?12, ?13, ?14)";
         let (key, request) = key.unzip();
         self.connection.prepare_cached(sql)?.execute(params![
             id(chat.id),
@@ -164,6 +170,7 @@ impl WriteTx<'_> {
             shape::chat::write(chat).json,
             key,
             request,
+            chat.parent.as_deref().map(|parent| id(parent.parent())),
         ])?;
         Ok(())
     }

@@ -10,7 +10,7 @@ use crate::sqlite::writer::tx::{CachedChat, WriteTx};
 use crate::store::{AppendRight, WriteError};
 
 /// Tables with rows of chats. Messages occur twice: rewound ones have an index of their own.
-const ROWS: [&str; 7] = [
+const ROWS: [&str; 9] = [
     "DELETE FROM inbox WHERE chat = ?1",
     "DELETE FROM messages WHERE chat = ?1 AND gone IS NULL",
     "DELETE FROM messages WHERE chat = ?1 AND gone IS NOT NULL",
@@ -18,6 +18,8 @@ const ROWS: [&str; 7] = [
     "DELETE FROM attempts WHERE chat = ?1",
     "DELETE FROM calls WHERE chat = ?1",
     "DELETE FROM blobs WHERE chat = ?1", // Bytes belong to one chat.
+    "DELETE FROM used_below WHERE chat = ?1",
+    "UPDATE chats SET orphaned = 1 WHERE parent = ?1",
 ];
 
 impl WriteTx<'_> {

@@ -11,16 +11,16 @@ use everturn_core::status::Status;
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension as _, Row, params, params_from_iter};
 
-use crate::heading::{ChatQuery, Heading, searchable};
+use crate::heading::{ChatQuery, Heading, SubAgentChats, searchable};
 use crate::search;
 use crate::shape;
 use crate::sqlite::columns::{chat_id, id, name, number, text, unsigned};
 use crate::sqlite::error::{TxError, is_damage};
 use crate::sqlite::reads::damage::{self, DamageLog};
 use crate::store::{StoreError, Unsettled};
-use crate::tables;
+use crate::tables::{self, ORPHANS_LEN_MAX};
 
-const COLUMNS: &str = "id, agent, owner, title, status, archived, version, touched, submitted, obeyed";
+const COLUMNS: &str = "id, agent, owner, title, status, archived, version, touched, submitted, obeyed, parent";
 
 /// List entry of one chat.
 pub(crate) fn heading(connection: &Connection, chat: ChatId) -> Result<Heading, TxError<StoreError>> {
@@ -36,6 +36,7 @@ fn heading_of(connection: &Connection, row: &Row<'_>) -> Result<Heading, TxError
         id: chat,
         agent: name(row, 1)?,
         owner: name(row, 2)?,
+        parent: row.get::<_, Option<[u8; 16]>>(10)?.map(|parent| ChatId::from_u128(u128::from_be_bytes(parent))),
         title: name(row, 3)?,
         status: tables::status_of(&row.get::<_, String>(4)?)?.shown(begins_a_turn),
         archived: row.get(5)?,
@@ -108,6 +109,14 @@ fn some(
     if let Some(owner) = &query.owner {
         sql.push_str(" AND owner = ?");
         values.push(owner.as_bytes().to_vec().into());
+    }
+    match query.sub_agents {
+        SubAgentChats::Listed => {}
+        SubAgentChats::LeftOut => sql.push_str(" AND parent IS NULL"),
+        SubAgentChats::Of(parent) => {
+            sql.push_str(" AND parent = ?");
+            values.push(id(parent).to_vec().into());
+        }
     }
     if let Some(status) = query.status {
         sql.push_str(" AND status = ?");
@@ -182,6 +191,27 @@ fn count_working(connection: &Connection, owner: &str, besides: &BTreeSet<ChatId
     Ok(count)
 }
 
+/// What the chats below a chat have used.
+pub(crate) fn used_below(connection: &Connection, chat: ChatId) -> Result<BudgetUse, TxError<StoreError>> {
+    let sql = "SELECT steps, time_ms, tokens, cost, alive_ms FROM used_below WHERE chat = ?1";
+    let found = connection.prepare_cached(sql)?.query_row(params![id(chat)], budget_use).optional()?;
+    Ok(found.unwrap_or_default())
+}
+
+/// Chats whose parent was deleted.
+pub(crate) fn orphans(connection: &Connection) -> Result<Vec<ChatId>, TxError<StoreError>> {
+    let sql = "SELECT id FROM chats WHERE orphaned = 1 ORDER BY id LIMIT ?1";
+    let mut select = connection.prepare_cached(sql)?;
+    let found = select.query_map(params![ORPHANS_LEN_MAX as i64], |row| chat_id(row, 0))?;
+    Ok(found.collect::<Result<_, _>>()?)
+}
+
+fn budget_use(row: &Row<'_>) -> Result<BudgetUse, rusqlite::Error> {
+    let (steps, time) = (unsigned(row, 0)?, Duration::from_millis(unsigned(row, 1)?));
+    let (cost, alive) = (Micros(unsigned(row, 3)?), Duration::from_millis(unsigned(row, 4)?));
+    Ok(BudgetUse { steps, time, alive, tokens: unsigned(row, 2)?, cost })
+}
+
 /// What an owner has used on these days.
 pub(crate) fn used(
     connection: &Connection,
@@ -190,13 +220,8 @@ pub(crate) fn used(
 ) -> Result<BudgetUse, TxError<StoreError>> {
     let sql = "SELECT ifnull(sum(steps), 0), ifnull(sum(time_ms), 0), ifnull(sum(tokens), 0), ifnull(sum(cost), 0),
         ifnull(sum(alive_ms), 0) FROM used WHERE owner = ?1 AND day BETWEEN ?2 AND ?3";
-    let sum = |row: &Row<'_>| {
-        let (steps, time) = (unsigned(row, 0)?, Duration::from_millis(unsigned(row, 1)?));
-        let (cost, alive) = (Micros(unsigned(row, 3)?), Duration::from_millis(unsigned(row, 4)?));
-        Ok(BudgetUse { steps, time, alive, tokens: unsigned(row, 2)?, cost })
-    };
-    let found = connection.prepare_cached(sql)?.query_row(params![owner.as_bytes(), days.start().0, days.end().0], sum);
-    Ok(found?)
+    let params = params![owner.as_bytes(), days.start().0, days.end().0];
+    Ok(connection.prepare_cached(sql)?.query_row(params, budget_use)?)
 }
 
 /// Chats that are busy or have commands to apply, oldest first. Damaged chats are included: their drivers report them.

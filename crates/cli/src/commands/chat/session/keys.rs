@@ -16,6 +16,7 @@ use crate::find_chat::short;
 use crate::render as look;
 use crate::terminal::Line;
 use crate::terminal::editor::Wish;
+use crate::terminal::visible::visible;
 
 /// A second Ctrl-C within this time leaves.
 pub const TWICE: Duration = Duration::from_secs(2);
@@ -66,8 +67,9 @@ impl Session {
             return;
         }
         let names = slash::HELP.iter().flat_map(|(keys, _)| keys.split([',', ' ']));
-        let fitting: BTreeSet<&str> = names.filter(|name| name.starts_with(typed)).collect();
-        if let [name] = fitting.into_iter().collect::<Vec<_>>()[..] {
+        let names = names.map(ToOwned::to_owned).chain(self.templates.names());
+        let fitting: BTreeSet<String> = names.filter(|name| name.starts_with(typed)).collect();
+        if let [name] = &fitting.into_iter().collect::<Vec<_>>()[..] {
             self.editor.replace(&format!("{name} "));
         }
     }
@@ -95,10 +97,13 @@ impl Session {
             return;
         }
         if let Some(answer) = self.answer(&text) {
-            if let Some(chat) = self.id() {
+            if let Some(chat) = self.asked_at() {
                 self.order(Order::Answer { chat, answer });
             }
             return;
+        }
+        if let Some(message) = self.templates.message(&text) {
+            return self.send(message, When::Queue).await;
         }
         match slash::read(&text) {
             Some(command) => self.slash(command).await,
@@ -157,7 +162,7 @@ impl Session {
         }
     }
 
-    fn id(&self) -> Option<String> {
+    pub(super) fn id(&self) -> Option<String> {
         self.chat.as_ref().map(|chat| chat.id.clone())
     }
 
@@ -301,8 +306,10 @@ impl Session {
     fn help(&mut self) {
         use crate::terminal::wrap::{At, wrap};
         let width = self.screen.width();
-        let lines = slash::HELP.iter().flat_map(|(keys, what)| {
-            let line = Line::plain(&format!("{keys:<22}")).and(what, crate::terminal::Look::DIM);
+        let ours = slash::HELP.iter().map(|(keys, what)| ((*keys).to_owned(), *what));
+        let lines = ours.chain(self.templates.help()).flat_map(|(keys, what)| {
+            let (keys, what) = (visible(&keys), visible(what));
+            let line = Line::plain(&format!("{keys:<22}")).and(&what, crate::terminal::Look::DIM);
             wrap(&line, width, &Line::plain("  "), At::Words)
         });
         let lines = self.story.aside(lines.collect());
