@@ -302,11 +302,16 @@ async fn start_some(session: &mut ChatSession, batch: &mut CallBatch) -> Result<
         }
         return Ok(());
     }
-    let starts = batch.take_ready(session.env.agent.limits.tools_at_once_max.max(1));
-    let starts = hooks::permitted(session, starts, &batch.stop).await?;
-    if starts.is_empty() {
-        return Ok(());
-    }
+    let starts = loop {
+        let ready = batch.take_ready(session.env.agent.limits.tools_at_once_max.max(1));
+        if ready.is_empty() || batch.stop.is_cancelled() {
+            return Ok(());
+        }
+        let permitted = hooks::permitted(session, ready, &batch.stop).await?;
+        if !permitted.is_empty() {
+            break permitted;
+        }
+    };
     let at = session.now();
     let intents = starts.iter().map(|start| Fact::Started { call: start.call.uid, effect: start.effect, at });
     session.commit(intents.collect(), OnOutage::Wait).await?;
@@ -376,6 +381,9 @@ fn spawn_call(session: &ChatSession, batch: &mut CallBatch, start: ReadyCall, be
 
 /// Waits for the next result, or for progress to show, and commits it.
 async fn finish_one(session: &mut ChatSession, batch: &mut CallBatch) -> Result<(), WriteError> {
+    if batch.running.is_empty() && batch.waiting.is_empty() {
+        return Ok(()); // Hooks refused all of them.
+    }
     let CallBatch { tasks, running, stop, progress, show_from, .. } = batch;
     let stopped = stop.clone();
     let not_before = *show_from;

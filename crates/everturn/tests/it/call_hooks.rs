@@ -100,6 +100,7 @@ async fn a_hook_that_hangs_refuses_and_holds_nothing_up() {
     stage.run("go").await;
     let told = results(&stage.understudy.requests()[1]);
     assert!(told[0].1 && told[0].2.contains("did not decide within 60 seconds"), "{told:?}");
+    assert_eq!(stage.ended().await, TurnEnd::Done, "the turn goes on, with no call left to run");
 
     let stage = Stage::new(Understudy::new(calling([call("slow", json!({"say": "a"}))])), agent).await;
     stage.chat.send("go").await.unwrap();
