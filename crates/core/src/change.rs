@@ -23,6 +23,7 @@ use crate::limits::Limits;
 use crate::message::{Body, Call, CallResult, CallVerdict, Message, Output, Part, Reply, SendReceipt, Stop};
 use crate::permission::{GRANT_TIME_MAX, Grant};
 use crate::status::Status;
+use crate::turn_settings::TurnSettings;
 
 /// A commit being put together.
 #[derive(Debug, Clone)]
@@ -96,11 +97,13 @@ impl<'a> Change<'a> {
         delegates: impl Fn(&Call) -> bool,
     ) -> &mut Self {
         let openings: Vec<(Call, CallOpening)> = reply.calls().map(|call| (call.clone(), open(call).into())).collect();
+        let left = openings.iter().find(|(_, open)| *open == CallOpening::Left).map(|(call, _)| call.tool.clone());
         let opened = |(call, open): &(Call, CallOpening)| OpenCall {
             delegates: delegates(call),
             ..OpenCall::new(call, open.clone())
         };
-        let calls: Vec<OpenCall> = openings.iter().map(opened).collect();
+        let calls: Vec<OpenCall> =
+            openings.iter().filter(|(_, open)| *open != CallOpening::Left).map(opened).collect();
         let kept = !matches!(reply.stop, Stop::Interrupted | Stop::Broken);
         let since_reply = self.chat.turn.as_ref().map_or(Duration::ZERO, |turn| turn.alive.since_reply);
         let alive = since_reply.saturating_add(AliveSpans::by(self.chat, &self.facts).sum());
@@ -110,12 +113,30 @@ impl<'a> Change<'a> {
         }
         for (call, opening) in openings.iter().filter(|_| kept) {
             match opening {
+                CallOpening::Left => continue,
                 _ if !call.whole => self.result(refused(call, self.at, CallVerdict::Error, CUT)),
                 CallOpening::Denied(told) => self.result(refused(call, self.at, CallVerdict::Denied, told)),
                 CallOpening::Open(_) | CallOpening::Ask(_) => continue,
             };
         }
+        // Calls that run here are run first: then the turn ends, and the client goes on with its own.
+        self.facts.extend(left.map(Fact::StopAfter));
         self
+    }
+
+    /// Begins the only turn of a chat that answers a request: the conversation as its client tells it, and its settings.
+    /// What the client says last, behind the newest reply, is what the turn answers.
+    pub fn answer_request(&mut self, conversation: &[Body], settings: Arc<TurnSettings>) -> &mut Self {
+        let replied = conversation.iter().rposition(|body| matches!(body, Body::Reply(_))).map_or(0, |at| at + 1);
+        let (earlier, asked) = conversation.split_at(replied);
+        for body in earlier {
+            self.say_as(body.clone(), TranscriptTail::Nothing);
+        }
+        self.fact(Fact::TurnBegan(self.at)).fact(Fact::Settings(settings));
+        for body in asked {
+            self.say(body.clone());
+        }
+        self.fact(Fact::Moved(Status::Running))
     }
 
     /// Answers open calls with one verdict, in call order. `told` says what the model hears of a call that is so far.

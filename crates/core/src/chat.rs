@@ -27,6 +27,7 @@ use crate::setup::Setup;
 use crate::status::{self, Status, Verb};
 use crate::takeover::{DraftTakeovers, TakeoverPoint};
 use crate::title;
+use crate::turn_settings::TurnSettings;
 use crate::view::Cursor;
 
 pub use open_call::{AskBelow, AskDetail, CallOpening, CallState, Effect, OpenCall};
@@ -61,6 +62,8 @@ pub struct Chat {
     pub archived: bool,
     /// Whether requests and responses of its providers are recorded.
     pub debug: bool,
+    /// Whether it answers one request of a client that keeps its conversation itself: no list shows it.
+    pub internal: bool,
     /// Accepted messages that no turn has taken up yet, next first.
     pub queue: Vec<QueuedMessage>,
     /// The turn under way.
@@ -105,7 +108,7 @@ pub struct Chat {
 }
 
 /// A turn under way: from a promoted message until rest.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Turn {
     /// When it began.
     pub began: Timestamp,
@@ -118,6 +121,8 @@ pub struct Turn {
     pub heard: Vec<InboxSeq>,
     /// The chat's own model when it began; a model chosen meanwhile applies to the next turn.
     pub model: Option<ModelId>,
+    /// What the request that it answers says about the model, if a request said anything.
+    pub settings: Option<Arc<TurnSettings>>,
     /// Since when it waits for answers, if it does.
     pub rests_since: Option<Timestamp>,
     /// How long it has waited for answers before.
@@ -227,6 +232,7 @@ impl Chat {
             status: Status::Idle,
             archived: false,
             debug: false,
+            internal: false,
             queue: Vec::new(),
             turn: None,
             ended: None,
@@ -250,6 +256,12 @@ impl Chat {
             setup: None,
             parent: None,
         }
+    }
+
+    /// What the request that the turn answers says about the model, if a request said anything.
+    #[must_use]
+    pub fn settings(&self) -> Option<&TurnSettings> {
+        self.turn.as_ref()?.settings.as_deref()
     }
 
     /// Whether a message sent now would have to wait.
@@ -361,6 +373,7 @@ impl Chat {
             Fact::Unqueued(id) => self.queue.retain(|queued| queued.id != *id),
             Fact::Moved(status) => self.moved(*status),
             Fact::TurnBegan(at) => self.turn_began(*at),
+            Fact::Settings(settings) => self.in_turn(|turn| turn.settings = Some(settings.clone())),
             Fact::Foreseen(step) => self.in_turn(|turn| turn.first = turn.first.min(*step)),
             Fact::StopAfter(tool) => self.in_turn(|turn| turn.stop_after = Some(tool.clone())),
             Fact::Reasked => self.in_turn(|turn| turn.reasked = true),

@@ -19,6 +19,7 @@ use crate::message::{Body, Message};
 use crate::permission::Grant;
 use crate::quarantine::TakeoverCount;
 use crate::status::Status;
+use crate::turn_settings::TurnSettings;
 
 /// One provider call and what became of it. A row of its own, also when nothing came of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -194,6 +195,8 @@ pub enum Fact {
     Moved(Status),
     /// A turn began.
     TurnBegan(Timestamp),
+    /// The turn that just began has these settings.
+    Settings(Arc<TurnSettings>),
     /// The turn was expected to begin with this step: a command aimed at that step or a later one means this
     /// turn.
     Foreseen(StepId),

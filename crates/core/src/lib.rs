@@ -36,6 +36,7 @@ pub mod surrogates;
 pub mod takeover;
 mod title;
 pub mod truncate;
+pub mod turn_settings;
 pub mod view;
 
 // Unit tests compile the testkit's rehearsal anew: the core that they test is not the one that the testkit is built with.

@@ -17,6 +17,7 @@
 mod clean;
 mod echo;
 mod entry;
+mod format;
 mod hosted;
 mod lean;
 mod repair;
@@ -41,6 +42,7 @@ pub use entry::{
     HostedCall, HostedResult, MEDIA_BYTES, PromptCall, PromptEntries, PromptEntry, PromptFile, PromptMedia, PromptPart,
     PromptResult, Role, SealedReasoning,
 };
+pub use format::{AnswerSchema, OutputFormat};
 pub use repair::{Repair, RepairKind};
 pub use request::{CacheMarks, ContinueMode, Effort, OUTPUT_MAX, Request, ResponseChain, ToolChoice, UnfinishedAnswer};
 pub use sampling::{BadSampling, STOP_BYTES_MAX, STOPS_MAX, Sampling, TEMPERATURE_MAX, TakesSampling};

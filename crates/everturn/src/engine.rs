@@ -6,11 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_core::budget::{Budget, BudgetAccount};
+use everturn_core::change::Change;
+use everturn_core::chat::Chat;
 use everturn_core::doctor::facts::of_import;
 use everturn_core::doctor::{Finding, TranscriptOrigin, repair};
+use everturn_core::fact::Fact;
 use everturn_core::ids::{ChatId, ModelId, Timestamp, Version};
-use everturn_core::message::Message;
+use everturn_core::message::{Body, Message};
 use everturn_core::setup::BadSetup;
+use everturn_core::turn_settings::TurnSettings;
 use everturn_providers::record::Recorder;
 use everturn_providers::{ModelFacts, Provider};
 use everturn_stores::{Heading, MakeError, Memory, NewChat, Store, StoreError, StoreExt as _, WriteError};
@@ -151,15 +155,51 @@ impl Engine {
         }
     }
 
+    /// Answers a request of a client that keeps its conversation itself: creates a chat for it, or finds the one that was
+    /// created under the same key, with the conversation and one turn. Calls of the client's tools end the turn.
+    ///
+    /// # Errors
+    /// Also if the settings have more than a turn may have.
+    pub async fn answer_request(
+        &self,
+        new: &NewChat,
+        conversation: &[Body],
+        settings: Arc<TurnSettings>,
+    ) -> Result<ChatHandle, CreateError> {
+        settings.check().map_err(|bad| CreateError::Settings(bad.to_string()))?;
+        let chat = self.make(new).await?;
+        let at = self.now();
+        loop {
+            let facts = |empty: &Chat| {
+                let mut change = Change::new(empty, at);
+                change.answer_request(conversation, settings.clone());
+                change.facts()
+            };
+            match self.commit_first(chat.id(), facts).await {
+                Ok(()) => break,
+                Err(WriteError::Store(error)) => return Err(error.into()),
+                Err(WriteError::Fenced | WriteError::OutOfPlace) => {} // A repeat of the same request begins it too.
+            }
+        }
+        self.shared.wake(chat.id());
+        Ok(chat)
+    }
+
     /// Commits the transcript, unless the chat has one.
     async fn import(&self, chat: ChatId, transcript: &[Arc<Message>]) -> Result<(), WriteError> {
+        self.commit_first(chat, |_| if transcript.is_empty() { Vec::new() } else { of_import(transcript) }).await
+    }
+
+    /// Makes the first commit of a chat, unless it has one.
+    async fn commit_first(&self, chat: ChatId, facts: impl Fn(&Chat) -> Vec<Fact>) -> Result<(), WriteError> {
         if self.shared.store.standing(chat).await?.version > Version(0) {
             return Ok(()); // It was created before, and may have a driver by now.
         }
         let mut lease = self.shared.acquire(chat).await?;
         let loaded = self.shared.store.load(&lease).await?.chat;
-        if loaded.version == Version(0) && !transcript.is_empty() {
-            self.shared.store.commit(&mut lease, &of_import(transcript)).await?;
+        let facts = facts(&loaded);
+        if loaded.version == Version(0) && !facts.is_empty() {
+            self.shared.store.commit(&mut lease, &facts).await?;
         }
         self.shared.store.release(lease).await?;
         self.shared.signals.ring(chat);
@@ -259,6 +299,9 @@ pub enum CreateError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The settings of the request are not possible.
+    #[error("{0}")]
+    Settings(String),
     /// The chat's own instructions or tools are not possible.
     #[error(transparent)]
     Setup(#[from] BadSetup),

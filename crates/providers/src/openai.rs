@@ -5,7 +5,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use everturn_core::cost::{TokenCount, UsageReport};
 use everturn_core::message::{Meta, Source};
-use everturn_core::prompt::{Effort, PromptFile, PromptMedia, PromptResult, Request};
+use everturn_core::prompt::{AnswerSchema, Effort, PromptFile, PromptMedia, PromptResult, Request};
 use serde_json::{Map, Value};
 
 use crate::catalogue::{Card, label};
@@ -48,6 +48,16 @@ pub(crate) fn endpoint(variable: impl Fn(&str) -> Option<String>) -> Result<Endp
         }
     }
     Ok(endpoint)
+}
+
+/// The fields of an answer's schema.
+pub(crate) fn schema_fields(schema: &AnswerSchema) -> Map<String, Value> {
+    let AnswerSchema { name, description, schema, strict } = schema;
+    let name = if name.is_empty() { "answer" } else { name };
+    let mut fields = Map::from_iter([("name".to_owned(), name.into()), ("schema".to_owned(), schema.clone())]);
+    fields.extend(description.clone().map(|description| ("description".into(), description.into())));
+    fields.extend(strict.map(|strict| ("strict".into(), strict.into())));
+    fields
 }
 
 /// Parameters that choose among a model's words. Models that think have none to choose, and refuse these.

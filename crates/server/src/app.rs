@@ -373,7 +373,7 @@ impl App {
     /// The chat's list entry, if it is the caller's.
     pub async fn heading_of(&self, caller: &Caller, id: ChatId) -> Result<Option<Heading>, StoreError> {
         let heading = self.store.heading(id).await?;
-        Ok(Some(heading).filter(|heading| heading.owner == caller.owner()))
+        Ok(Some(heading).filter(|heading| heading.owner == caller.owner() && !heading.internal))
     }
 
     /// The events of a chat. The caller has checked the owner.
@@ -437,7 +437,7 @@ impl App {
     }
 
     pub(crate) async fn newest(&self, caller: &Caller, query: ChatQuery) -> Result<Vec<Heading>, StoreError> {
-        self.store.headings(&ChatQuery { owner: Some(caller.owner().into()), ..query }).await
+        self.store.headings(&ChatQuery { owner: Some(caller.owner().into()), internal: Some(false), ..query }).await
     }
 
     /// A page of chats that wait for answers: the caller's, or with the scope `admin` those of every owner. Of each, where
@@ -449,7 +449,8 @@ impl App {
         len: usize,
     ) -> Result<(Vec<(Heading, Standing)>, Option<(Timestamp, ChatId)>), StoreError> {
         let owner = (!caller.has(&[Scope::Admin])).then(|| caller.owner().to_owned());
-        let query = ChatQuery { owner, status: Some(Status::Awaiting), after, len, ..ChatQuery::default() };
+        let internal = Some(false);
+        let query = ChatQuery { owner, internal, status: Some(Status::Awaiting), after, len, ..ChatQuery::default() };
         let headings = self.store.headings(&query).await?;
         let next = headings.last().filter(|_| headings.len() == len).map(Heading::place);
         let mut chats = Vec::new();

@@ -23,6 +23,8 @@ pub struct Heading {
     pub status: Status,
     /// Whether it is archived.
     pub archived: bool,
+    /// Whether no list shows it.
+    pub internal: bool,
     /// Number of its commits.
     pub version: Version,
     /// Newest command that was accepted. With the version it says what this heading takes into account.
@@ -45,6 +47,7 @@ impl Heading {
             status: chat.status.shown(pending.any(|inbound| inbound.command.begins_a_turn())),
             received,
             archived: chat.archived,
+            internal: chat.internal,
             version: chat.version,
             touched: chat.touched,
         }
@@ -70,6 +73,8 @@ pub struct ChatQuery {
     pub archived: Option<bool>,
     /// Chats of sub-agents.
     pub sub_agents: SubAgentChats,
+    /// Internal, or not. Lists for people ask for those that are not.
+    pub internal: Option<bool>,
     /// Text in the title, in upper or lower case; an empty text matches every title. Or all words of the text, as whole
     /// words, in one message of the user or the model.
     pub text: String,
@@ -109,6 +114,7 @@ impl Default for ChatQuery {
             status: None,
             archived: None,
             sub_agents: SubAgentChats::Listed,
+            internal: None,
             text: String::new(),
             after: None,
             len: 50,
@@ -122,6 +128,7 @@ impl ChatQuery {
         self.only.is_none_or(|only| only == chat.id)
             && self.owner.as_ref().is_none_or(|owner| *owner == chat.owner)
             && self.status.is_none_or(|status| status == chat.status)
+            && self.internal.is_none_or(|internal| internal == chat.internal)
             && self.archived.is_none_or(|archived| archived == chat.archived)
             && self.sub_agents.fits(chat.parent.as_deref().map(ParentCall::parent))
             && self.after.is_none_or(|place| (chat.touched, chat.id) < place)

@@ -22,6 +22,8 @@ pub struct NewChat {
     pub model: Chosen<Option<ModelId>>,
     /// Whether requests to providers and their responses are recorded.
     pub debug: bool,
+    /// Whether no list shows the chat.
+    pub internal: bool,
     /// Owner of the chat.
     pub owner: String,
     /// Title; empty to derive it from the first message. A fork may have it from its source chat.
@@ -114,6 +116,7 @@ impl NewChat {
             agent: Chosen::ByCaller(agent.into()),
             model: Chosen::ByDefault(None),
             debug: false,
+            internal: false,
             owner: owner.into(),
             title: Chosen::ByDefault(String::new()),
             setup: None,
@@ -158,7 +161,8 @@ impl NewChat {
     /// The empty chat.
     pub(crate) fn empty(&self) -> Chat {
         let (model, debug, setup) = (self.model.value().clone(), self.debug, self.setup.clone());
-        let parent = self.parent.clone();
-        Chat { model, debug, setup, parent, ..titled(self.id, self.agent.value(), &self.owner, self.title.value()) }
+        let (parent, internal) = (self.parent.clone(), self.internal);
+        let named = titled(self.id, self.agent.value(), &self.owner, self.title.value());
+        Chat { model, debug, setup, parent, internal, ..named }
     }
 }

@@ -38,6 +38,7 @@ mod setup;
 #[cfg(test)]
 mod tests;
 mod turn;
+mod turn_settings;
 mod value;
 
 use std::sync::Arc;

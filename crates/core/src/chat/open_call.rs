@@ -68,6 +68,8 @@ pub enum CallOpening {
     Ask(Arc<AskDetail>),
     /// It never runs, and this is the result.
     Denied(String),
+    /// It is the client's that sent the request: it is not open here, and the turn ends with it.
+    Left,
 }
 
 impl CallOpening {
@@ -75,7 +77,7 @@ impl CallOpening {
         match self {
             Self::Open(state) => *state,
             Self::Ask(_) => CallState::AsksApproval,
-            Self::Denied(_) => CallState::Ready,
+            Self::Denied(_) | Self::Left => CallState::Ready,
         }
     }
 }
@@ -94,7 +96,7 @@ impl OpenCall {
         let state = opening.state();
         let ask = match opening {
             CallOpening::Ask(detail) => Some(detail),
-            CallOpening::Open(_) | CallOpening::Denied(_) => None,
+            CallOpening::Open(_) | CallOpening::Denied(_) | CallOpening::Left => None,
         };
         Self {
             uid: call.uid,

@@ -122,6 +122,19 @@ pub fn read(bytes: &[u8], at: Timestamp) -> Result<ForeignSession, NotASession> 
     lines(text, at)
 }
 
+/// The conversation of a request in this format. Its parts are as the provider's API has them: `about` is the request's
+/// body, with the fields beside the messages.
+#[must_use]
+pub fn conversation(
+    format: SessionFormat,
+    messages: &[Value],
+    about: Option<&Map<String, Value>>,
+    at: Timestamp,
+) -> ForeignSession {
+    let numbered: Vec<(usize, &Value)> = (1..).zip(messages).collect();
+    read_as(format, &numbered, about, at)
+}
+
 /// A session that is one JSON value.
 fn whole(value: &Value, at: Timestamp) -> Result<ForeignSession, NotASession> {
     let (items, about) = match value {
@@ -141,7 +154,15 @@ fn whole(value: &Value, at: Timestamp) -> Result<ForeignSession, NotASession> {
 
 /// The array of messages these are, if they are one.
 fn array(items: &[(usize, &Value)], about: Option<&Map<String, Value>>, at: Timestamp) -> Option<ForeignSession> {
-    let format = format_of(items, about)?;
+    Some(read_as(format_of(items, about)?, items, about, at))
+}
+
+fn read_as(
+    format: SessionFormat,
+    items: &[(usize, &Value)],
+    about: Option<&Map<String, Value>>,
+    at: Timestamp,
+) -> ForeignSession {
     let mut scribe = SessionBuilder::new(format, at, about.and_then(|about| about.get("model")?.as_str()));
     match format {
         SessionFormat::Anthropic => anthropic::read(&mut scribe, items, about.and_then(|about| about.get("system"))),
@@ -152,7 +173,7 @@ fn array(items: &[(usize, &Value)], about: Option<&Map<String, Value>>, at: Time
         }
         _ => openai_chat::read(&mut scribe, items),
     }
-    Some(scribe.finish())
+    scribe.finish()
 }
 
 /// The format of these messages. Plain text looks alike in every format and counts as OpenAI's.

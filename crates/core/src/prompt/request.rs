@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::echo::echo;
 use super::entry::{PromptEntries, PromptEntry, PromptPart, Role};
+use super::format::OutputFormat;
 use super::reply::{Names, unfinished};
 use super::sampling::Sampling;
 use super::schema::ToolSpec;
@@ -34,6 +35,10 @@ pub struct Request {
     pub tools: Arc<[ToolSpec]>,
     /// What the model may do with them.
     pub tool_choice: ToolChoice,
+    /// Whether it may call several of them in one answer; its own default if left out.
+    pub parallel_calls: Option<bool>,
+    /// The form the answer must have.
+    pub format: OutputFormat,
     /// The most tokens it may answer with.
     pub max_output: u32,
     /// Whether the agent asked for that limit. A server of unknown window is told of no other.
@@ -135,6 +140,8 @@ impl Request {
             entries,
             tools: Arc::new([]),
             tool_choice: ToolChoice::Auto,
+            parallel_calls: None,
+            format: OutputFormat::Text,
             max_output: OUTPUT_MAX,
             output_is_told: false,
             effort: None,
@@ -155,6 +162,7 @@ impl Request {
         self.system.retain(|piece| !piece.trim().is_empty());
         if self.tools.is_empty() {
             self.tool_choice = ToolChoice::Auto;
+            self.parallel_calls = None;
             if rules.calls_need_tools && self.entries.iter().any(|entry| entry.role == Role::Tool) {
                 self.tools = Arc::new([ToolSpec::new("unavailable", words::NO_TOOLS, serde_json::Value::Null)]);
                 self.tool_choice = ToolChoice::None;
@@ -211,7 +219,7 @@ impl Request {
     pub fn bytes(&self) -> usize {
         let system: usize = self.system.iter().map(String::len).sum();
         let tools = self.tools.iter().map(ToolSpec::bytes).sum::<usize>();
-        system + tools + self.entries.bytes()
+        system + tools + self.format.bytes() + self.entries.bytes()
     }
 
     /// Whether it sends an answer back as it came, for its provider to go on.

@@ -106,6 +106,16 @@ pub(crate) async fn fit(
     let tokens = fitting.tokens(&request);
     let limit = session.context_limit();
     let reductions = fitting.reductions(session);
+    if session.chat.settings().is_some() {
+        // The conversation is the client's: it learns that it is too long, and shortens it itself.
+        if !reductions.refused {
+            return Ok(Some(Fitted { target: prepared.target, request }));
+        }
+        let error = ProviderError::new(prepared.target.provider.name(), ErrorKind::ContextFull)
+            .with_detail("the conversation is longer than the model's context window");
+        fail(session, fitting, &error, None).await?;
+        return Ok(None);
+    }
     let (trigger, source) = if reductions.refused {
         (CompactionTrigger::Refused, SummarySource::Overflow)
     } else {

@@ -114,7 +114,7 @@ impl ChatSession {
         let agent = shared.agent(&chat.agent).unwrap_or_else(|| Arc::new(Agent::missing()));
         let draft = Draft::of_rows(&rows).map_err(|error| StoreError::Unreadable(format!("the journal: {error}")))?;
         let observers = Observers::new(&shared.metrics, &chat, &messages, draft.as_ref());
-        let chat_tools = ChatTools::of(chat.setup.as_deref());
+        let chat_tools = ChatTools::of(chat.setup.as_deref(), chat.settings());
         let clock = shared.clock.counting();
         let instructions = if agent.hook.is_some() { HookInstructions::Unknown } else { HookInstructions::Known(None) };
         Ok(Self {
@@ -267,6 +267,9 @@ impl ChatSession {
                 }
                 Fact::Rewound { from } => self.rewind(*from).await?,
                 Fact::TurnBegan(_) => self.clocks.turn = self.clocks.step,
+                Fact::Settings(settings) => {
+                    self.env.chat_tools = ChatTools::of(self.chat.setup.as_deref(), Some(settings));
+                }
                 Fact::TurnEnded(end) => {
                     self.forget_turn_tools();
                     self.tell_turn_ended(end);

@@ -32,6 +32,7 @@ use everturn_core::fact::{AttemptOutcome, Fact};
 use everturn_core::ids::{CallUid, ModelId, Timestamp};
 use everturn_core::limits::Thinking;
 use everturn_core::message::{Body, Call, Reply, Stop};
+use everturn_core::prompt::Effort;
 use everturn_core::recovery::Recovery;
 use everturn_core::view::JournalRow;
 use everturn_providers::ModelFacts;
@@ -221,7 +222,7 @@ async fn make_attempt(
         metrics: shared.metrics.clone(),
         provider: target.provider.clone(),
         permit,
-        call_limits: call_limits(&session.env.agent, &target.facts),
+        call_limits: call_limits(&session.env.agent, request::effort(session), &target.facts),
         cancel: cancel.clone(),
         isolation: takeover.lend_guard(session),
         pinged: false,
@@ -263,9 +264,9 @@ fn observe_begin(
 }
 
 /// How long a request to a model may take, and how much it may bring.
-pub(crate) fn call_limits(agent: &Agent, facts: &ModelFacts) -> CallLimits {
+pub(crate) fn call_limits(agent: &Agent, effort: Option<Effort>, facts: &ModelFacts) -> CallLimits {
     let limits = &agent.limits;
-    let thinking = match agent.effort {
+    let thinking = match effort {
         Some(_) => Thinking::Yes,
         None => facts.thinks,
     };
@@ -311,7 +312,7 @@ async fn seal(session: &mut ChatSession, stop: Stop, attempted: Option<Fact>) ->
     let shelf = session.shelf();
     let permits = CallPermits::of(session);
     let opened: BTreeMap<CallUid, CallOpening> =
-        reply.calls().filter(|call| call.whole).map(|call| (call.uid, permits.open(&shelf, call))).collect();
+        reply.calls().filter(|call| call.whole || permits.leaves(&shelf, call)).map(|call| (call.uid, permits.open(&shelf, call))).collect();
     let delegates: BTreeSet<CallUid> =
         reply.calls().filter(|call| shelf.delegates(call)).map(|call| call.uid).collect();
     session

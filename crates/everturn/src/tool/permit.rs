@@ -30,6 +30,8 @@ pub(crate) struct CallPermits<'a> {
     now: Timestamp,
     chat: ChatId,
     owner: &'a str,
+    /// Whether calls that do not run here are the client's that sent the request.
+    leaves_calls: bool,
 }
 
 /// An agent above a sub-agent, whose rules hold too.
@@ -67,13 +69,28 @@ impl<'a> CallPermits<'a> {
     pub(crate) fn of(session: &'a ChatSession) -> Self {
         let chat = &session.chat;
         let permissions = &session.env.agent.permissions;
-        let above = &session.env.above;
-        Self { permissions, above, grants: &chat.grants, now: session.now(), chat: chat.id, owner: &chat.owner }
+        Self {
+            permissions,
+            above: &session.env.above,
+            grants: &chat.grants,
+            now: session.now(),
+            chat: chat.id,
+            owner: &chat.owner,
+            leaves_calls: chat.settings().is_some(),
+        }
+    }
+
+    /// Whether a call is the client's that sent the request.
+    pub(crate) fn leaves(&self, shelf: &Shelf, call: &Call) -> bool {
+        self.leaves_calls && !shelf.runs_here(&call.tool)
     }
 
     /// What becomes of a call that was just made. One that cannot run is not put to a person or a client: it gets its error
     /// when it should start.
     pub(crate) fn open(&self, shelf: &Shelf, call: &Call) -> CallOpening {
+        if self.leaves(shelf, call) {
+            return CallOpening::Left;
+        }
         match shelf.runner(call) {
             Err(_) => CallState::Ready.into(),
             Ok(Runner::Client) => {

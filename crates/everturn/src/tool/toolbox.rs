@@ -14,6 +14,7 @@ use everturn_core::permission::{PatternKind, Permissions};
 use everturn_core::prompt::{NotOfferable, ToolSpec, offerable};
 use everturn_core::setup::{BadSetup, Setup};
 use everturn_core::surrogates;
+use everturn_core::turn_settings::TurnSettings;
 use serde_json::Value;
 
 use crate::tool::{Beside, InnerCall, Policy, SharedTool, Tool};
@@ -136,8 +137,10 @@ struct ClientTool {
 pub(crate) struct ChatTools(BTreeMap<String, ClientTool>);
 
 impl ChatTools {
-    pub(crate) fn of(setup: Option<&Setup>) -> Self {
-        let tools = setup.into_iter().flat_map(|setup| &setup.tools);
+    /// Those of the chat, and those of the request that its turn answers.
+    pub(crate) fn of(setup: Option<&Setup>, turn: Option<&TurnSettings>) -> Self {
+        let of_chat = setup.into_iter().flat_map(|setup| &setup.tools);
+        let tools = of_chat.chain(turn.into_iter().flat_map(|turn| &turn.tools));
         Self(tools.map(|spec| (spec.name.clone(), ClientTool::new(spec.clone()))).collect())
     }
 }
@@ -301,6 +304,10 @@ impl Shelf {
             if let Some(active) = &mut shelf.active {
                 active.insert(name.clone());
             }
+            if client.spec.provider_defined.is_some() {
+                shelf.hosted.insert(name.clone(), client.spec.clone());
+                continue;
+            }
             shelf.clients.insert(name.clone(), client.clone());
         }
         shelf.offered = shelf.offer();
@@ -328,6 +335,11 @@ impl Shelf {
     /// Whether a call asks a sub-agent.
     pub(crate) fn delegates(&self, call: &Call) -> bool {
         matches!(self.runner(call), Ok(Runner::Engine(entry, _)) if entry.tool.delegates())
+    }
+
+    /// Whether a call of this name runs here, or was to.
+    pub(crate) fn runs_here(&self, name: &str) -> bool {
+        self.tools.contains_key(self.registered(name))
     }
 
     fn has(&self, name: &str) -> bool {

@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use everturn_core::message::{Meta, Seal};
 use everturn_core::prompt::{
-    PromptEntry, PromptFile, PromptMedia, PromptPart, PromptResult, Request, Role, Sampling, SealedReasoning,
+    OutputFormat, PromptEntry, PromptFile, PromptMedia, PromptPart, PromptResult, Request, Role, Sampling, SealedReasoning,
     ToolChoice, ToolSpec,
 };
 use serde_json::{Map, Value, json};
@@ -39,7 +39,11 @@ pub(super) fn body(request: &Request, card: &Card) -> WireRequest {
     body.insert("messages".into(), messages(request, provider));
     if !request.tools.is_empty() {
         body.insert("tools".into(), request.tools.iter().map(tool).collect());
-        body.extend(tool_choice(request, card).map(|choice| ("tool_choice".into(), choice)));
+        let mut choice = tool_choice(request, card);
+        if request.parallel_calls == Some(false) && request.tool_choice != ToolChoice::None {
+            choice.get_or_insert_with(|| json!({"type": "auto"}))["disable_parallel_tool_use"] = true.into();
+        }
+        body.extend(choice.map(|choice| ("tool_choice".into(), choice)));
     }
     pick(request, &mut body);
     // What the provider's own tools work in goes on with them.
@@ -47,7 +51,12 @@ pub(super) fn body(request: &Request, card: &Card) -> WireRequest {
     body.extend(container.map(|id| ("container".into(), id.clone())));
     let thought = thinking::of(request, card);
     body.extend(thought.thinking.map(|thinking| ("thinking".into(), thinking)));
-    body.extend(thought.effort.map(|effort| ("output_config".into(), json!({ "effort": effort }))));
+    let mut output = Map::new();
+    output.extend(thought.effort.map(|effort| ("effort".into(), effort.into())));
+    output.extend(format(&request.format).map(|format| ("format".into(), format)));
+    if !output.is_empty() {
+        body.insert("output_config".into(), output.into());
+    }
     WireRequest { body: body.into(), beta: thought.beta }
 }
 
@@ -59,6 +68,15 @@ fn pick(request: &Request, body: &mut Map<String, Value>) {
     body.extend(top_k.map(|value| ("top_k".into(), value.into())));
     if !stop.is_empty() {
         body.insert("stop_sequences".into(), stop.clone().into());
+    }
+}
+
+/// The form the answer must have. This wire has none for JSON of any shape: a schema that every object fits stands for it.
+fn format(format: &OutputFormat) -> Option<Value> {
+    match format {
+        OutputFormat::Text => None,
+        OutputFormat::JsonObject => Some(json!({"type": "json_schema", "schema": {"type": "object"}})),
+        OutputFormat::Schema(schema) => Some(json!({"type": "json_schema", "schema": schema.schema})),
     }
 }
 

@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use everturn_core::message::{Meta, Seal};
 use everturn_core::prompt::{
-    HostedCall, HostedResult, PromptCall, PromptEntry, PromptMedia, PromptPart, PromptResult, Request, Role, Sampling,
+    HostedCall, HostedResult, OutputFormat, PromptCall, PromptEntry, PromptMedia, PromptPart, PromptResult, Request, Role, Sampling,
     SealedReasoning, ToolChoice, gemini_schema,
 };
 use serde_json::{Map, Value, json};
@@ -48,6 +48,16 @@ pub(super) fn body(request: &Request, family: GeminiFamily) -> Value {
         generation.insert("thinkingConfig".into(), thinking);
     }
     pick(request, &mut generation);
+    match &request.format {
+        OutputFormat::Text => {}
+        OutputFormat::JsonObject => {
+            generation.insert("responseMimeType".into(), "application/json".into());
+        }
+        OutputFormat::Schema(schema) => {
+            generation.insert("responseMimeType".into(), "application/json".into());
+            generation.insert("responseJsonSchema".into(), schema.schema.clone());
+        }
+    }
     body.insert("generationConfig".into(), Value::Object(generation));
     Value::Object(body)
 }

@@ -4,12 +4,12 @@
 //! top, no field that means nothing. Reasoning is not sent back, since this wire has no seal for it.
 
 use everturn_core::prompt::{
-    PromptCall, PromptEntry, PromptMedia, PromptPart, PromptResult, Request, Role, Sampling, ToolChoice, ToolSpec,
+    OutputFormat, PromptCall, PromptEntry, PromptMedia, PromptPart, PromptResult, Request, Role, Sampling, ToolChoice, ToolSpec,
 };
 use serde_json::{Map, Value, json};
 
 use crate::catalogue::Card;
-use crate::openai::{base64, data_url, effort_word, extra, file_name, left_out, result_text, system};
+use crate::openai::{base64, data_url, effort_word, extra, file_name, left_out, result_text, schema_fields, system};
 
 /// What the field for the output limit is called by everybody but OpenAI.
 const OUTPUT_NAME: &str = "max_tokens";
@@ -35,6 +35,7 @@ pub(super) fn body(request: &Request, card: &Card, configured: &Map<String, Valu
     }
     pick(request, &mut body);
     offer(request, &mut body);
+    body.extend(format(&request.format).map(|format| ("response_format".into(), format)));
     left_out(configured, &mut body);
     Value::Object(body)
 }
@@ -51,11 +52,21 @@ fn pick(request: &Request, body: &mut Map<String, Value>) {
     }
 }
 
+/// The form the answer must have.
+fn format(format: &OutputFormat) -> Option<Value> {
+    match format {
+        OutputFormat::Text => None,
+        OutputFormat::JsonObject => Some(json!({"type": "json_object"})),
+        OutputFormat::Schema(schema) => Some(json!({"type": "json_schema", "json_schema": schema_fields(schema)})),
+    }
+}
+
 fn offer(request: &Request, body: &mut Map<String, Value>) {
     if request.tools.is_empty() {
         return;
     }
     body.insert("tools".into(), request.tools.iter().map(tool).collect());
+    body.extend(request.parallel_calls.map(|allowed| ("parallel_tool_calls".into(), allowed.into())));
     let choice = match &request.tool_choice {
         ToolChoice::Auto => return,
         ToolChoice::None => "none".into(),

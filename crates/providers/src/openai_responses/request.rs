@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use everturn_core::message::{Seal, Text};
 use everturn_core::prompt::{
-    HostedResult, PromptCall, PromptEntry, PromptMedia, PromptPart, PromptResult, Request, Role, SealedReasoning,
+    HostedResult, OutputFormat, PromptCall, PromptEntry, PromptMedia, PromptPart, PromptResult, Request, Role, SealedReasoning,
     ToolChoice, ToolSpec,
 };
 use serde_json::{Map, Value, json};
@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 use super::Options;
 use super::decode::ResponseRetention;
 use crate::catalogue::Card;
-use crate::openai::{data_url, effort_word, extra, file_name, left_out, own, result_text, system};
+use crate::openai::{data_url, effort_word, extra, file_name, left_out, own, result_text, schema_fields, system};
 
 /// The least number of tokens the provider lets an answer have.
 const OUTPUT_MIN: u32 = 16;
@@ -57,10 +57,27 @@ pub(super) fn body(request: &Request, card: &Card, options: &Options) -> Value {
     body.extend(request.sampling.temperature.map(|value| ("temperature".into(), value.into())));
     body.extend(request.sampling.top_p.map(|value| ("top_p".into(), value.into())));
     offer(request, &mut body);
+    if let Some(format) = format(&request.format) {
+        let text = body.entry("text").or_insert_with(|| json!({}));
+        text["format"] = format;
+    }
     think(request, card, &mut body);
     include(request, card, &mut body);
     left_out(&options.extra, &mut body);
     Value::Object(body)
+}
+
+/// The form the answer must have.
+fn format(format: &OutputFormat) -> Option<Value> {
+    match format {
+        OutputFormat::Text => None,
+        OutputFormat::JsonObject => Some(json!({"type": "json_object"})),
+        OutputFormat::Schema(schema) => {
+            let mut fields = schema_fields(schema);
+            fields.insert("type".into(), "json_schema".into());
+            Some(fields.into())
+        }
+    }
 }
 
 fn offer(request: &Request, body: &mut Map<String, Value>) {
@@ -68,6 +85,7 @@ fn offer(request: &Request, body: &mut Map<String, Value>) {
         return;
     }
     body.insert("tools".into(), request.tools.iter().map(tool).collect());
+    body.extend(request.parallel_calls.map(|allowed| ("parallel_tool_calls".into(), allowed.into())));
     let choice = match &request.tool_choice {
         ToolChoice::Auto => return,
         ToolChoice::None => "none".into(),

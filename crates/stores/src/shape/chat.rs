@@ -49,6 +49,8 @@ pub struct Chat<'a> {
     archived: bool,
     #[serde(default, skip_serializing_if = "unset")]
     debug: bool,
+    #[serde(default, skip_serializing_if = "unset")]
+    internal: bool,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     queue: Vec<Queued<'a>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -170,6 +172,7 @@ impl<'a> Chat<'a> {
             status,
             archived,
             debug,
+            internal,
             queue,
             turn,
             ended,
@@ -204,6 +207,7 @@ impl<'a> Chat<'a> {
             status: (*status).into(),
             archived: *archived,
             debug: *debug,
+            internal: *internal,
             queue: queue.iter().map(|queued| Queued::of(queued, blobs)).collect(),
             turn: turn.as_ref().map(Turn::from),
             ended: ended.as_ref().map(TurnEnd::from),
@@ -249,6 +253,7 @@ impl Shape for Chat<'_> {
             status: self.status.into(),
             archived: self.archived,
             debug: self.debug,
+            internal: self.internal,
             queue: self.queue.into_iter().map(|queued| queued.build(bytes)).collect::<Result<_, _>>()?,
             turn: self.turn.map(Into::into),
             ended: self.ended.map(Into::into),

@@ -7,6 +7,7 @@ use everturn_core::command::Delivery;
 use everturn_core::delta::Rung;
 use everturn_core::error::{Cause, ErrorKind};
 use everturn_core::message::{CallVerdict, RunBy, SummarySource};
+use everturn_core::prompt::Effort;
 use everturn_core::status::{Status, Verb};
 use serde::{Deserialize, Serialize};
 
@@ -49,5 +50,6 @@ words! {
     RungWord of Rung { First, Reattach, Continue, Restart, FallBack }
     RunByWord of RunBy { Us, Provider }
     VerdictWord of CallVerdict { Done, Error, Denied, Interrupted, Unknown }
+    EffortWord of Effort { None, Minimal, Low, Medium, High, XHigh, Max }
     SourceWord of SummarySource { Automatic, Asked, Overflow }
 }

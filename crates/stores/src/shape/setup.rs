@@ -21,13 +21,15 @@ pub(super) struct Setup<'a> {
     metadata: Cow<'a, BTreeMap<String, String>>,
 }
 
-/// A tool that clients run. What providers define is none of these.
+/// A tool that clients run, or that the provider defines for the turn of a request.
 #[derive(Serialize, Deserialize)]
-struct Tool<'a> {
+pub(super) struct Tool<'a> {
     name: Cow<'a, str>,
     #[serde(default, skip_serializing_if = "unset")]
     description: Cow<'a, str>,
     input: Cow<'a, Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    provider_defined: Option<Cow<'a, Value>>,
 }
 
 impl<'a> From<&'a setup::Setup> for Setup<'a> {
@@ -52,18 +54,23 @@ impl From<Setup<'_>> for Arc<setup::Setup> {
 }
 
 impl<'a> From<&'a ToolSpec> for Tool<'a> {
-    fn from(ToolSpec { name, description, input_schema, .. }: &'a ToolSpec) -> Self {
-        Self { name: name.into(), description: description.into(), input: Cow::Borrowed(input_schema) }
+    fn from(ToolSpec { name, description, input_schema, provider_defined }: &'a ToolSpec) -> Self {
+        Self {
+            name: name.into(),
+            description: description.into(),
+            input: Cow::Borrowed(input_schema),
+            provider_defined: provider_defined.as_ref().map(Cow::Borrowed),
+        }
     }
 }
 
 impl From<Tool<'_>> for ToolSpec {
-    fn from(Tool { name, description, input }: Tool<'_>) -> Self {
+    fn from(Tool { name, description, input, provider_defined }: Tool<'_>) -> Self {
         Self {
             name: name.into_owned(),
             description: description.into_owned(),
             input_schema: input.into_owned(),
-            provider_defined: None,
+            provider_defined: provider_defined.map(Cow::into_owned),
         }
     }
 }

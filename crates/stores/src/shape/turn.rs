@@ -10,6 +10,7 @@ use everturn_core::retry;
 use serde::{Deserialize, Serialize};
 
 use super::name::{KindWord, SourceWord};
+use super::turn_settings::TurnSettings;
 use super::value::{AsText, Nanos, unset};
 
 #[derive(Serialize, Deserialize)]
@@ -22,6 +23,8 @@ pub(super) struct Turn<'a> {
     heard: Vec<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     model: Option<AsText<ModelId>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    settings: Option<TurnSettings<'a>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     rests_since: Option<i64>,
     #[serde(default, skip_serializing_if = "unset")]
@@ -62,6 +65,7 @@ impl<'a> From<&'a chat::Turn> for Turn<'a> {
             after,
             heard,
             model,
+            settings,
             rests_since,
             rested,
             steps,
@@ -81,6 +85,7 @@ impl<'a> From<&'a chat::Turn> for Turn<'a> {
             after: after.0,
             heard: heard.iter().map(|seq| seq.0).collect(),
             model: model.clone().map(AsText),
+            settings: settings.as_deref().map(TurnSettings::from),
             rests_since: rests_since.map(|at| at.0),
             rested_ns: Nanos(*rested),
             steps: *steps,
@@ -108,6 +113,7 @@ impl From<Turn<'_>> for chat::Turn {
             after: MessageId(turn.after),
             heard: turn.heard.into_iter().map(InboxSeq).collect(),
             model: turn.model.map(|model| model.0),
+            settings: turn.settings.map(Into::into),
             rests_since: turn.rests_since.map(Timestamp),
             rested: turn.rested_ns.0,
             steps: turn.steps,

@@ -14,7 +14,9 @@ use everturn_core::message::{
 };
 use everturn_core::parent::{ParentCall, ParentChat, SubAgentsMax};
 use everturn_core::permission::Grant;
+use everturn_core::prompt::{AnswerSchema, Effort, OutputFormat, Sampling, ToolChoice, ToolSpec};
 use everturn_core::seam::Seam;
+use everturn_core::turn_settings::TurnSettings;
 use serde_json::json;
 
 /// Texts that have been lost, changed or refused somewhere before.
@@ -263,4 +265,41 @@ pub fn tally() -> Tally {
 /// Money, known and estimated.
 pub const fn spend() -> Spend {
     Spend { known: Micros(1 << 50), estimated: Micros(7) }
+}
+
+/// Settings of requests, with this text in all of their fields.
+#[must_use]
+pub fn turn_settings(odd: &str) -> Vec<TurnSettings> {
+    let hosted = ToolSpec::provider_defined(odd, json!({"type": odd}));
+    let schema = AnswerSchema {
+        name: odd.into(),
+        description: Some(odd.into()),
+        schema: json!({"type": "object", "title": odd}),
+        strict: Some(true),
+    };
+    let full = TurnSettings {
+        instructions: vec![odd.into(), String::new()],
+        tools: vec![ToolSpec::new(odd, odd, json!({"type": "object"})), hosted],
+        tool_choice: ToolChoice::Tool(odd.into()),
+        parallel_calls: Some(false),
+        output_tokens_max: Some(u32::MAX),
+        effort: Some(Effort::XHigh),
+        sampling: Sampling {
+            temperature: Some(0.1),
+            top_p: Some(1.0),
+            top_k: Some(u32::MAX),
+            seed: Some(i32::MIN),
+            stop: vec![odd.into()],
+        },
+        format: OutputFormat::Schema(schema),
+    };
+    let plain = AnswerSchema { name: String::new(), description: None, schema: json!(true), strict: None };
+    let choices = [ToolChoice::None, ToolChoice::Required].map(|tool_choice| TurnSettings {
+        tool_choice,
+        format: OutputFormat::JsonObject,
+        ..TurnSettings::default()
+    });
+    let efforts = Effort::ALL.map(|effort| TurnSettings { effort: Some(effort), ..TurnSettings::default() });
+    let plain = TurnSettings { format: OutputFormat::Schema(plain), ..TurnSettings::default() };
+    [full, plain, TurnSettings::default()].into_iter().chain(choices).chain(efforts).collect()
 }

@@ -241,7 +241,7 @@ pub fn later(odd: &str) -> Vec<Fact> {
 /// The kind of a fact that belongs into the lists above. A new one does not compile until it is given a sample there.
 const fn kind(fact: &Fact) -> Option<usize> {
     match fact {
-        Fact::Said(..) | Fact::TurnBegan(_) | Fact::Foreseen(_) | Fact::TurnEnded(_) => None,
+        Fact::Said(..) | Fact::TurnBegan(_) | Fact::Settings(_) | Fact::Foreseen(_) | Fact::TurnEnded(_) => None,
         Fact::Archived(_) | Fact::Rewound { .. } | Fact::Obeyed(..) | Fact::Inherited(_) => None,
         Fact::Queued(..) => Some(0),
         Fact::Unqueued(_) => Some(1),

@@ -179,7 +179,7 @@ async fn stream_summary(
     let stream = SummaryStream {
         provider: target.provider.clone(),
         permit,
-        call_limits: call_limits(&session.env.agent, &target.facts),
+        call_limits: call_limits(&session.env.agent, session.env.agent.effort, &target.facts),
         clock: session.clocks.step,
         draft: Draft::new(session.chat.step),
     };

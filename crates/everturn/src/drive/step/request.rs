@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use everturn_core::context::CompactionFallback;
 use everturn_core::message::Message;
-use everturn_core::prompt::{OUTPUT_MAX, PromptEntries, Request, ResponseChain};
+use everturn_core::prompt::{Effort, OUTPUT_MAX, PromptEntries, Request, ResponseChain, Sampling};
+use everturn_core::turn_settings::TurnSettings;
 
 use crate::agent::{Background, Chaining};
 use crate::drive::compaction::{self, Fitting};
@@ -48,6 +49,28 @@ pub(crate) fn prepare(session: &mut ChatSession, fitting: &mut Fitting, target: 
     prepared
 }
 
+/// How hard the model is to think in this turn.
+pub(crate) fn effort(session: &ChatSession) -> Option<Effort> {
+    session.chat.settings().and_then(|settings| settings.effort).or(session.env.agent.effort)
+}
+
+/// Adds what the request that the turn answers says. Its sampling stands in place of the agent's.
+fn set(request: &mut Request, settings: &TurnSettings) {
+    request.system.extend(settings.instructions.clone());
+    request.tool_choice = settings.tool_choice.clone();
+    request.parallel_calls = settings.parallel_calls;
+    request.format = settings.format.clone();
+    let Sampling { temperature, top_p, top_k, seed, stop } = settings.sampling.clone();
+    let agents = std::mem::take(&mut request.sampling);
+    request.sampling = Sampling {
+        temperature: temperature.or(agents.temperature),
+        top_p: top_p.or(agents.top_p),
+        top_k: top_k.or(agents.top_k),
+        seed: seed.or(agents.seed),
+        stop: if stop.is_empty() { agents.stop } else { stop },
+    };
+}
+
 impl Prepared {
     /// The request for the step as it stands, without a half-said answer.
     pub(crate) fn request(&self, session: &ChatSession, fitting: &Fitting) -> Request {
@@ -59,16 +82,21 @@ impl Prepared {
             request.system.extend(instructions.clone());
         }
         request.tools = session.shelf().offered();
-        request.effort = agent.effort;
+        request.effort = effort(session);
         request.sampling = agent.sampling.clone();
+        if let Some(settings) = session.chat.settings() {
+            set(&mut request, settings);
+        }
         request.background = agent.background == Background::On;
         request.chain.clone_from(&self.chain);
         if let Some(stage) = fitting.reductions(session).stage {
             request.entries = self.reduced(session, &request.entries, stage);
             request.chain = None; // The provider's copy is the one that was too long.
         }
-        request.output_is_told = agent.output_tokens_max.is_some();
-        let wanted = agent.output_tokens_max.unwrap_or(OUTPUT_MAX);
+        let asked = session.chat.settings().and_then(|settings| settings.output_tokens_max);
+        let told = asked.into_iter().chain(agent.output_tokens_max).min();
+        request.output_is_told = told.is_some();
+        let wanted = told.unwrap_or(OUTPUT_MAX);
         request.max_output = self.output_max(session, fitting, &request, wanted);
         request
     }

@@ -2,7 +2,7 @@
 
 use everturn_core::message::{Meta, Seal};
 use everturn_core::prompt::{
-    PromptCall, PromptEntry, PromptMedia, PromptPart, PromptResult, Request, Role, Sampling, ToolChoice, ToolSpec,
+    OutputFormat, PromptCall, PromptEntry, PromptMedia, PromptPart, PromptResult, Request, Role, Sampling, ToolChoice, ToolSpec,
 };
 use serde_json::{Map, Value, json};
 
@@ -24,6 +24,14 @@ pub(in super::super) fn body(request: &Request, family: GeminiFamily) -> Value {
     });
     if !request.system.is_empty() {
         body["system_instruction"] = request.system.join("\n\n").into();
+    }
+    match &request.format {
+        OutputFormat::Text => {}
+        OutputFormat::JsonObject => body["response_mime_type"] = "application/json".into(),
+        OutputFormat::Schema(schema) => {
+            body["response_mime_type"] = "application/json".into();
+            body["response_format"] = schema.schema.clone();
+        }
     }
     if !request.tools.is_empty() {
         body["tools"] = request.tools.iter().map(tool).collect();

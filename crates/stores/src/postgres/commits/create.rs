@@ -199,8 +199,8 @@ async fn has_parent(conn: &Conn, new: &NewChat) -> Result<bool, DbFault> {
 async fn insert(conn: &Conn, columns: &ChatColumns, new: &NewChat) -> Result<u64, DbFault> {
     let sql = "
         INSERT INTO chats (id, agent, owner, title, searchable, status, archived, busy, touched, version, step, obeyed, submitted,
-            body, key, request, parent)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $12, $13, $14, $15, $16) ON CONFLICT DO NOTHING";
+            body, key, request, parent, internal)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $12, $13, $14, $15, $16, $17) ON CONFLICT DO NOTHING";
     let keyed = new.key.as_ref().map(|key| (key.as_bytes(), new.digest()));
     let (key, request) = (keyed.map(|(key, _)| key), keyed.map(|(_, digest)| digest.to_vec()));
     let params: [Param<'_>; 16] = [
@@ -220,6 +220,7 @@ async fn insert(conn: &Conn, columns: &ChatColumns, new: &NewChat) -> Result<u64
         (&key, Type::BYTEA),
         (&request, Type::BYTEA),
         (&columns.parent, Type::BYTEA),
+        (&new.internal, Type::BOOL),
     ];
     conn.execute(sql, &params).await
 }

@@ -94,7 +94,7 @@ impl From<&Chat> for ChatColumns {
 }
 
 /// Columns that [`heading`] reads. Commands are read only of a chat at rest that has some to apply.
-pub(crate) const HEADING: &str = "id, agent, owner, parent, title, status, archived, version, touched, submitted,
+pub(crate) const HEADING: &str = "id, agent, owner, parent, title, status, archived, internal, version, touched, submitted,
     CASE WHEN submitted > obeyed AND NOT busy THEN ARRAY(
         SELECT inbox.body FROM inbox WHERE inbox.chat = chats.id AND inbox.seq > chats.obeyed) END AS pending";
 
@@ -112,6 +112,7 @@ pub(crate) fn heading(row: &Row) -> Result<Heading, DbFault> {
         title: name(row.get("title"))?,
         status: status_of(text(row, "status")?)?.shown(begins_a_turn),
         archived: row.get("archived"),
+        internal: row.get("internal"),
         version: Version(count(row, "version")),
         received: InboxSeq(count(row, "submitted")),
         touched: Timestamp(row.get("touched")),

@@ -120,7 +120,7 @@ impl Reads {
         };
         let sql = format!(
             "SELECT {HEADING} FROM chats
-             WHERE ($1::bytea IS NULL OR owner = $1) AND ($2::bool IS NULL OR archived = $2)
+             WHERE ($1::bytea IS NULL OR owner = $1) AND ($2::bool IS NULL OR archived = $2) AND ($10::bool IS NULL OR internal = $10)
              AND ($3::bytea = '' OR position($3 IN searchable) > 0 OR cardinality($7::bytea[]) > 0 AND EXISTS (
                 SELECT 1 FROM spoken WHERE chat = chats.id AND (
                     SELECT bool_and(position(word IN words) > 0) FROM unnest($7) AS word)))
@@ -144,6 +144,7 @@ impl Reads {
             (&wanted, Type::BYTEA_ARRAY),
             (&status, Type::TEXT),
             (&parent, Type::BYTEA),
+            (&query.internal, Type::BOOL),
         ];
         self.look(&sql, &params).await
     }

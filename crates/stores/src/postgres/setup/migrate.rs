@@ -8,7 +8,7 @@ use crate::postgres::connection::pool::{Conn, ConnectionPool, TxMode};
 use crate::postgres::connection::retry::{DbFault, RetryWindow};
 use crate::store::StoreError;
 
-const MIGRATIONS: [&str; 8] = [
+const MIGRATIONS: [&str; 9] = [
     include_str!("schema/1.sql"),
     include_str!("schema/2.sql"),
     include_str!("schema/3.sql"),
@@ -17,6 +17,7 @@ const MIGRATIONS: [&str; 8] = [
     include_str!("schema/6.sql"),
     include_str!("schema/7.sql"),
     include_str!("schema/8.sql"),
+    include_str!("schema/9.sql"),
 ];
 /// Advisory lock number: any that no other program uses in the same database.
 const LOCK: i64 = 0x6576_6572_7475_726e;

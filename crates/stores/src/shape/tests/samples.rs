@@ -96,6 +96,10 @@ pub(super) fn chats(odd: &str) -> Vec<Chat> {
     let asked = OpenCall { delegates: true, asks_below, ..OpenCall::new(&Call::new(UID, odd, odd), CallState::Ready) };
     let turn = Some(Turn { sub_agents: u32::MAX, ..Turn::default() });
     chats.push(Chat { calls: vec![asked], turn, ..chats[0].clone() });
+    for settings in samples::turn_settings(odd) {
+        let turn = Some(Turn { settings: Some(settings.into()), ..Turn::default() });
+        chats.push(Chat { turn, ..chats[0].clone() });
+    }
     chats
 }
 

@@ -153,8 +153,8 @@ impl WriteTx<'_> {
 
     fn put_new<E>(&self, chat: &Chat, key: Option<(&[u8], [u8; 32])>) -> Result<(), TxError<E>> {
         let sql = "INSERT OR IGNORE INTO chats (id, agent, owner, title, searchable, status, archived, touched, version, \
-            step, obeyed, submitted, unsettled, fence, body, key, request, parent) \
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7, ?8, ?9, ?10, ?10, 0, 0, ?11, ?12, ?13, ?14)";
+            step, obeyed, submitted, unsettled, fence, body, key, request, parent, internal) \
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7, ?8, ?9, ?10, ?10, 0, 0, ?11, ?12, ?13, ?14, ?15)";
         let (key, request) = key.unzip();
         self.connection.prepare_cached(sql)?.execute(params![
             id(chat.id),
@@ -171,6 +171,7 @@ impl WriteTx<'_> {
             key,
             request,
             chat.parent.as_deref().map(|parent| id(parent.parent())),
+            chat.internal,
         ])?;
         Ok(())
     }

@@ -20,7 +20,8 @@ use crate::sqlite::reads::damage::{self, DamageLog};
 use crate::store::{StoreError, Unsettled};
 use crate::tables::{self, ORPHANS_LEN_MAX};
 
-const COLUMNS: &str = "id, agent, owner, title, status, archived, version, touched, submitted, obeyed, parent";
+const COLUMNS: &str =
+    "id, agent, owner, title, status, archived, version, touched, submitted, obeyed, parent, internal";
 
 /// List entry of one chat.
 pub(crate) fn heading(connection: &Connection, chat: ChatId) -> Result<Heading, TxError<StoreError>> {
@@ -40,6 +41,7 @@ fn heading_of(connection: &Connection, row: &Row<'_>) -> Result<Heading, TxError
         title: name(row, 3)?,
         status: tables::status_of(&row.get::<_, String>(4)?)?.shown(begins_a_turn),
         archived: row.get(5)?,
+        internal: row.get(11)?,
         version: Version(unsigned(row, 6)?),
         received,
         touched: Timestamp(row.get(7)?),
@@ -82,26 +84,35 @@ pub(crate) fn headings(
     Ok(headings)
 }
 
-/// Chats that match. Archived and other chats are apart in the index, so they are read one after the other.
+/// Chats that match. Archived, internal and other chats are apart in the index, so they are read one after the other.
 fn matching(connection: &Connection, query: &ChatQuery) -> Result<Vec<Heading>, TxError<StoreError>> {
     let mut headings = Vec::new();
-    for archived in [false, true].into_iter().filter(|archived| query.archived.is_none_or(|wanted| wanted == *archived))
-    {
-        some(connection, query, archived, &mut headings)?;
+    let asked = |wanted: Option<bool>| [false, true].into_iter().filter(move |is| wanted.is_none_or(|wanted| wanted == *is));
+    for internal in asked(query.internal) {
+        for archived in asked(query.archived) {
+            some(connection, query, ListPart { internal, archived }, &mut headings)?;
+        }
     }
     headings.sort_by_key(|heading: &Heading| std::cmp::Reverse(heading.place()));
     headings.truncate(query.len);
     Ok(headings)
 }
 
+/// Chats that lie together in the index.
+#[derive(Clone, Copy)]
+struct ListPart {
+    internal: bool,
+    archived: bool,
+}
+
 fn some(
     connection: &Connection,
     query: &ChatQuery,
-    archived: bool,
+    part: ListPart,
     headings: &mut Vec<Heading>,
 ) -> Result<(), TxError<StoreError>> {
-    let mut sql = format!("SELECT {COLUMNS} FROM chats WHERE archived = ?");
-    let mut values = vec![Value::from(archived)];
+    let mut sql = format!("SELECT {COLUMNS} FROM chats WHERE internal = ? AND archived = ?");
+    let mut values = vec![Value::from(part.internal), Value::from(part.archived)];
     if let Some(chat) = query.only {
         sql.push_str(" AND id = ?");
         values.push(id(chat).to_vec().into());
