@@ -448,6 +448,12 @@ impl Config {
         Ok(self.governed(self.usual.dress(agent)?))
     }
 
+    /// The agent behind requests that name a model: the limits of the default agent, and nothing else of it.
+    pub fn gateway_agent(&self, model: ModelId) -> anyhow::Result<Agent> {
+        let limits = self.usual_agent(model.clone())?.limits;
+        Ok(Agent { models: Vec::new(), limits, ..Agent::new(model) })
+    }
+
     /// An agent of the file.
     pub fn named_agent(&self, name: &str) -> anyhow::Result<Agent> {
         let told = || format!("the agent `{name}`");

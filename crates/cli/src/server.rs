@@ -10,8 +10,8 @@ use everturn::stores::{Durability, Memory, Postgres, Sqlite, Store, Tokens, post
 use everturn::{Agent, Builder, Engine, Metrics};
 use everturn_mcp::McpServers;
 use everturn_server::{
-    AnnouncedAddress, ConnectedProviders, DataDir, FirstToken, Instance, ListenerConfig, Reach, Server, ServerLifetime,
-    ServerParts, WorkspaceService, connect_providers,
+    AnnouncedAddress, ConnectedProviders, DataDir, FirstToken, GATEWAY_AGENT, Instance, ListenerConfig, Reach, Server,
+    ServerLifetime, ServerParts, WorkspaceService, connect_providers,
 };
 use prometheus_client::registry::Registry;
 
@@ -163,6 +163,7 @@ impl Running {
                 builder = builder.agent(&name, hooks::equip(&name, agent, &config.hooks));
             }
         }
+        builder = builder.agent(GATEWAY_AGENT, config.gateway_agent(model.clone())?);
         let engine = config.bounded(builder, data.path(), &whose).start();
         is_provided(&engine, &config.models.value)?;
         let first_token = data.first_token(&*tokens, engine.now()).await?;
@@ -228,6 +229,9 @@ fn agents<'a>(
     }
     let mut agents = vec![(AGENT, &config.usual, usual)];
     for (name, profile) in &config.agents {
+        if name == GATEWAY_AGENT {
+            bail!("no agent can be called `{GATEWAY_AGENT}`: the server has one of that name; choose another");
+        }
         let agent = skills::equip(config.named_agent(name)?, profile)?;
         let mut agent = mcp::equip(agent, servers, profile.mcp.as_deref(), Usual::None)?;
         if let Some(extension) = extension {

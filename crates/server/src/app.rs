@@ -3,6 +3,7 @@
 //! The engine is private to this file. Every route gets a chat through [`App::open`], which takes the caller, so no route
 //! can forget to check the owner; a chat of another owner is answered like one that does not exist.
 
+pub(crate) mod generations;
 pub(crate) mod per_key_limit;
 mod turn_admission;
 
@@ -50,6 +51,7 @@ use crate::auth::token_watch::TokenWatches;
 use crate::entropy;
 use crate::fronts::ai_sdk::LeftOut;
 use crate::fronts::{Front, names};
+use crate::fronts::gateway::{GATEWAY_AGENT, Gateway};
 use crate::metrics::meter::ServerMetrics;
 use crate::net::serve::Reach;
 use crate::net::slow_reader::budget::ResponseBudget;
@@ -131,6 +133,8 @@ pub struct App {
     pub(crate) audited: RecordedAnswers,
     /// Work that goes on after its client has disconnected.
     pub(crate) begun: TaskTracker,
+    /// Generations that are being told.
+    pub(crate) gateway: Gateway,
     /// Ids for requests that come without one.
     pub(crate) request_ids: RequestIds,
 }
@@ -219,6 +223,7 @@ impl App {
             left_out: LeftOut::default(),
             audited: RecordedAnswers::default(),
             begun: TaskTracker::new(),
+            gateway: Gateway::default(),
             request_ids: RequestIds::new(),
         }
     }
@@ -511,7 +516,7 @@ impl App {
             tools: agent.offered().iter().map(tool).collect(),
             workspace: self.workspaces.get(name).cloned(),
         };
-        self.engine.agents().map(info).collect()
+        self.engine.agents().filter(|(name, _)| *name != GATEWAY_AGENT).map(info).collect()
     }
 
     /// How far commands of tools are confined, if an agent has a workspace.

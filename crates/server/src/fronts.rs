@@ -12,13 +12,14 @@ pub(crate) mod ai_sdk;
 mod anthropic;
 mod follow;
 pub(crate) mod names;
+pub(crate) mod gateway;
 mod openai;
 pub(crate) mod stream;
 mod turn;
 
 use axum::Router;
 use axum::body::Body;
-use axum::http::{HeaderValue, Method, header};
+use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
 use axum::routing::MethodRouter;
 
@@ -109,6 +110,9 @@ impl Front {
             Self::OpenAi => ("application/json", openai::envelope(&told)),
             Self::Anthropic => ("application/json", anthropic::envelope(&told)),
         };
+        if matches!(self, Self::OpenAi | Self::Anthropic) && response.status() == StatusCode::UNPROCESSABLE_ENTITY {
+            *response.status_mut() = StatusCode::BAD_REQUEST; // What these protocols answer to a wrong field.
+        }
         let headers = response.headers_mut();
         headers.remove(header::CONTENT_LENGTH);
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));

@@ -24,6 +24,7 @@ pub use app::{McpStates, ServerParts, WorkspaceService};
 pub use auth::cors::{BadSite, Site};
 pub use auth::proxies::{BadNetwork, Network};
 pub use fronts::front_routes;
+pub use fronts::gateway::GATEWAY_AGENT;
 pub use net::listen::{BadListenAddress, ListenAddress, ListenerConfig};
 pub use net::serve::{Reach, Server, StartError};
 pub use net::tls::{Tls, TlsError};

@@ -311,8 +311,11 @@ async fn seal(session: &mut ChatSession, stop: Stop, attempted: Option<Fact>) ->
     let reply = draft.seal(stop, ended, limit).expect("an attempt was made");
     let shelf = session.shelf();
     let permits = CallPermits::of(session);
-    let opened: BTreeMap<CallUid, CallOpening> =
-        reply.calls().filter(|call| call.whole || permits.leaves(&shelf, call)).map(|call| (call.uid, permits.open(&shelf, call))).collect();
+    let opened: BTreeMap<CallUid, CallOpening> = reply
+        .calls()
+        .filter(|call| call.whole || permits.leaves(&shelf, call))
+        .map(|call| (call.uid, permits.open(&shelf, call)))
+        .collect();
     let delegates: BTreeSet<CallUid> =
         reply.calls().filter(|call| shelf.delegates(call)).map(|call| call.uid).collect();
     session

@@ -8,8 +8,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use everturn_core::message::{Meta, Seal};
 use everturn_core::prompt::{
-    OutputFormat, PromptEntry, PromptFile, PromptMedia, PromptPart, PromptResult, Request, Role, Sampling, SealedReasoning,
-    ToolChoice, ToolSpec,
+    OutputFormat, PromptEntry, PromptFile, PromptMedia, PromptPart, PromptResult, Request, Role, Sampling,
+    SealedReasoning, ToolChoice, ToolSpec,
 };
 use serde_json::{Map, Value, json};
 

@@ -8,8 +8,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use everturn_core::message::{Meta, Seal};
 use everturn_core::prompt::{
-    HostedCall, HostedResult, OutputFormat, PromptCall, PromptEntry, PromptMedia, PromptPart, PromptResult, Request, Role, Sampling,
-    SealedReasoning, ToolChoice, gemini_schema,
+    HostedCall, HostedResult, OutputFormat, PromptCall, PromptEntry, PromptMedia, PromptPart, PromptResult, Request,
+    Role, Sampling, SealedReasoning, ToolChoice, gemini_schema,
 };
 use serde_json::{Map, Value, json};
 

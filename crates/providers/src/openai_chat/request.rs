@@ -4,7 +4,8 @@
 //! top, no field that means nothing. Reasoning is not sent back, since this wire has no seal for it.
 
 use everturn_core::prompt::{
-    OutputFormat, PromptCall, PromptEntry, PromptMedia, PromptPart, PromptResult, Request, Role, Sampling, ToolChoice, ToolSpec,
+    OutputFormat, PromptCall, PromptEntry, PromptMedia, PromptPart, PromptResult, Request, Role, Sampling, ToolChoice,
+    ToolSpec,
 };
 use serde_json::{Map, Value, json};
 

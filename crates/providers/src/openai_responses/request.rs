@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 
 use everturn_core::message::{Seal, Text};
 use everturn_core::prompt::{
-    HostedResult, OutputFormat, PromptCall, PromptEntry, PromptMedia, PromptPart, PromptResult, Request, Role, SealedReasoning,
-    ToolChoice, ToolSpec,
+    HostedResult, OutputFormat, PromptCall, PromptEntry, PromptMedia, PromptPart, PromptResult, Request, Role,
+    SealedReasoning, ToolChoice, ToolSpec,
 };
 use serde_json::{Map, Value, json};
 

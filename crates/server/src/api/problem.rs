@@ -254,9 +254,10 @@ impl From<SubmitError> for Problem {
 impl From<CreateError> for Problem {
     fn from(error: CreateError) -> Self {
         match error {
-            CreateError::NoSuchAgent(_) | CreateError::Settings(_) | CreateError::Setup(_) | CreateError::Transcript(_) => {
-                Self::new(ProblemKind::Invalid, error.to_string())
-            }
+            CreateError::NoSuchAgent(_)
+            | CreateError::Settings(_)
+            | CreateError::Setup(_)
+            | CreateError::Transcript(_) => Self::new(ProblemKind::Invalid, error.to_string()),
             CreateError::Store(error) | CreateError::Make(MakeError::Store(error)) => error.into(),
             CreateError::Make(MakeError::Conflict) => SubmitError::Conflict.into(),
             CreateError::Make(error @ (MakeError::NoSuchMessage(_) | MakeError::Open(_))) => {

@@ -1,5 +1,12 @@
 //! The front of Anthropic's Messages, under `/anthropic`; clients append `/v1/messages`.
 
+mod events;
+mod messages;
+mod request;
+mod seal;
+
+use axum::http::Method;
+use axum::routing::{get, post};
 use serde_json::json;
 
 use super::FrontRoute;
@@ -7,7 +14,11 @@ use crate::api::problem::{ProblemKind, ToldProblem};
 
 /// The routes.
 pub(super) fn routes() -> Vec<FrontRoute> {
-    Vec::new()
+    vec![
+        FrontRoute::new(Method::POST, "/anthropic/v1/messages", post(messages::create)),
+        FrontRoute::new(Method::POST, "/anthropic/v1/messages/count_tokens", post(messages::count_tokens)),
+        FrontRoute::new(Method::GET, "/anthropic/v1/models", get(messages::models)),
+    ]
 }
 
 /// A problem as Anthropic's clients read it.

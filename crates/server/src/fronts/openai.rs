@@ -1,5 +1,11 @@
 //! The fronts of OpenAI's protocols, under `/openai/v1`: Chat Completions and Responses.
 
+mod chat;
+mod models;
+pub(crate) use chat::request;
+
+use axum::http::Method;
+use axum::routing::{delete, get, post};
 use serde_json::json;
 
 use super::FrontRoute;
@@ -7,7 +13,15 @@ use crate::api::problem::{ProblemKind, ToldProblem};
 
 /// The routes.
 pub(super) fn routes() -> Vec<FrontRoute> {
-    Vec::new()
+    let completions = "/openai/v1/chat/completions";
+    let completion = "/openai/v1/chat/completions/{id}";
+    vec![
+        FrontRoute::new(Method::POST, completions, post(chat::create)),
+        FrontRoute::new(Method::GET, completion, get(chat::retrieve)),
+        FrontRoute::new(Method::DELETE, completion, delete(chat::delete)),
+        FrontRoute::new(Method::GET, "/openai/v1/models", get(models::list)),
+        FrontRoute::new(Method::GET, "/openai/v1/models/{*id}", get(models::one)),
+    ]
 }
 
 /// A problem as OpenAI's clients read it: `code`, `type` and `param` from `error` alone.

@@ -35,6 +35,9 @@ pub(crate) trait FrontFrames: Send + 'static {
     /// The next piece; waits for one. Dropping the future must lose nothing.
     fn next(&mut self) -> impl Future<Output = FrontPiece> + Send;
 
+    /// The protocol's last event was taken by the connection.
+    fn delivered(&mut self) {}
+
     /// What is sent when nothing else was for a while. It must mean nothing to clients.
     fn keep_alive(&mut self) -> Bytes {
         Bytes::from_static(b": still here\n\n")
@@ -59,6 +62,8 @@ struct FrontStream<F> {
     life: StreamLife,
     frames: F,
     state: State,
+    /// Whether the protocol's last event was handed over.
+    is_delivered: bool,
 }
 
 #[derive(PartialEq)]
@@ -78,7 +83,7 @@ pub(crate) fn respond(
     let life = StreamLife::begin(app, caller)?;
     let ends = life.ends();
     // Boxed: `unfold` moves it with every frame.
-    let sent = Box::new(FrontStream { front, life, frames, state: State::New });
+    let sent = Box::new(FrontStream { front, life, frames, state: State::New, is_delivered: false });
     let body = stream::unfold(sent, |mut sent| async move {
         let frame = sent.frame().await?;
         Some((frame, sent))
@@ -98,7 +103,12 @@ impl<F: FrontFrames> FrontStream<F> {
                 return Some(Ok(Bytes::from_static(b": stream-open\n\n"))); // Proxies answer 524 to silence.
             }
             State::Open => {}
-            State::Over => return None,
+            State::Over => {
+                if self.is_delivered {
+                    self.frames.delivered();
+                }
+                return None;
+            }
         }
         loop {
             let beat = tokio::select! {
@@ -120,6 +130,7 @@ impl<F: FrontFrames> FrontStream<F> {
             FrontPiece::Frame(bytes) => bytes,
             FrontPiece::Last(bytes) => {
                 self.state = State::Over;
+                self.is_delivered = true;
                 bytes
             }
             FrontPiece::Broken(why) => return Err(self.break_off(why)),
@@ -132,6 +143,7 @@ impl<F: FrontFrames> FrontStream<F> {
 
     fn break_off(&mut self, why: &'static str) -> StreamBroken {
         self.state = State::Over;
+        self.is_delivered = false;
         self.life.app.meter.fronts.broken(self.front);
         tracing::info!(front = self.front.label(), why, "stream broken before its last event; its client resumes");
         StreamBroken(why)

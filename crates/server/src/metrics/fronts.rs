@@ -6,6 +6,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 
 use crate::fronts::Front;
+use crate::fronts::gateway::answer::{AnswerEnd, EndReason};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OfFront {
@@ -19,6 +20,8 @@ pub struct FrontMetrics {
     attached: Family<OfFront, Counter>,
     replayed: Family<OfFront, Counter>,
     broken: Family<OfFront, Counter>,
+    healed: Family<OfFront, Counter>,
+    saved: Family<OfFront, Counter>,
 }
 
 impl FrontMetrics {
@@ -32,6 +35,10 @@ impl FrontMetrics {
         registry.register("replayed_bytes", help, meter.replayed.clone());
         let help = "Streams that the server broke before the protocol's last event, so that the client resumes";
         registry.register("broken_streams", help, meter.broken.clone());
+        let help = "Answers that were whole although a provider's stream broke in them";
+        registry.register("healed", help, meter.healed.clone());
+        let help = "Tokens of answers that were told again instead of being generated again";
+        registry.register("tokens_saved", help, meter.saved.clone());
         meter
     }
 
@@ -48,6 +55,17 @@ impl FrontMetrics {
     /// Counts bytes that an attached client is sent again.
     pub fn replayed(&self, front: Front, bytes: usize) {
         self.replayed.get_or_create(&OfFront { front: front.label() }).inc_by(bytes as u64);
+    }
+
+    /// Counts what became of a generation when it was told to its end.
+    pub fn ended(&self, front: Front, end: &AnswerEnd, is_attached: bool) {
+        let front = OfFront { front: front.label() };
+        if end.healed > 0 && !matches!(end.reason, EndReason::Failed(_)) {
+            self.healed.get_or_create(&front).inc();
+        }
+        if is_attached {
+            self.saved.get_or_create(&front).inc_by(end.usage.total());
+        }
     }
 
     /// Counts a stream that was broken.

@@ -26,7 +26,7 @@ use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
 
 use crate::api::routes;
-use crate::app::{App, ServerParts, SharedApp};
+use crate::app::{App, ServerParts, SharedApp, generations};
 use crate::auth::cors::Site;
 use crate::auth::guard::{ClientPeer, Hosts};
 use crate::auth::proxies::Network;
@@ -102,6 +102,7 @@ impl Server {
         }
         let app = Arc::new(App::new(parts, Hosts::new(&bound, &reach.hosts), reach));
         let resumed = app.resume().await?;
+        tokio::spawn(generations::sweep(app.clone()));
         let listening = tokio::spawn(listen(listeners, app.clone()));
         Ok(Self { entrances: bound, resumed, app, listening })
     }

@@ -35,6 +35,8 @@ pub struct ServerLimits {
     pub failures_max: u32,
     /// How long a request waits for its command to be applied, longer than another server takes to take over: 25 s.
     pub outcome_max: Duration,
+    /// How long generations for clients that keep their conversation themselves are kept: 1 h.
+    pub generations_kept: Duration,
     /// How long a shutdown waits for requests under way: 10 s.
     pub drain_max: Duration,
     /// How long a shutdown waits for steps that may be nearly done, before turns are handed over as they are: 5 s.
@@ -59,6 +61,7 @@ impl Default for ServerLimits {
             head_bytes_max: 16 * 1024,
             failures_max: 10,
             outcome_max: Duration::from_secs(25),
+            generations_kept: Duration::from_secs(60 * 60),
             drain_max: Duration::from_secs(10),
             grace_max: Duration::from_secs(5),
         }

@@ -20,6 +20,7 @@ mod folds;
 mod forking;
 mod frames;
 mod fronts;
+mod gateway;
 mod guards;
 mod keys;
 mod logged;

@@ -10,7 +10,7 @@ use everturn::core::prompt::ToolSpec;
 use everturn::stores::{Memory, Scope, Store, Token, TokenHash, Tokens};
 use everturn::{Agent, Approval, Engine, Metrics, Policy, tool};
 use everturn_server::{
-    ListenAddress, ListenerConfig, ModelOffer, Reach, Server, ServerLimits, ServerParts, Site, wire,
+    GATEWAY_AGENT, ListenAddress, ListenerConfig, ModelOffer, Reach, Server, ServerLimits, ServerParts, Site, wire,
 };
 use everturn_understudy::{Manner, Understudy};
 use prometheus_client::registry::Registry;
@@ -43,6 +43,8 @@ struct Cast {
     agents: Vec<(&'static str, Agent)>,
     models: Vec<ModelOffer>,
     origins: Vec<Site>,
+    /// The provider, if it is not the company.
+    provider: Option<Understudy>,
 }
 
 impl Cast {
@@ -51,10 +53,13 @@ impl Cast {
             ("default", agent("persona")),
             ("numbered", agent("numbered")),
             ("asks", asking()),
-            ("launches", launching()),
+            ("launches", launching(Approval::Needed)),
+            ("launches-freely", launching(Approval::NotNeeded)),
             ("fails", failing()),
+            (GATEWAY_AGENT, Agent { models: vec![], ..agent("persona") }),
         ];
-        Self { agents, models: vec![ModelOffer::Family("understudy/extra".parse().unwrap())], origins: vec![] }
+        let models = vec![ModelOffer::Family("understudy/extra".parse().unwrap())];
+        Self { agents, models, origins: vec![], provider: None }
     }
 }
 
@@ -86,6 +91,18 @@ impl Stage {
         (Self::play(store.store(), store.clone(), memory, limits, Duration::ZERO, cast).await, store)
     }
 
+    /// The usual server before a provider that plays scripts.
+    pub async fn playing(provider: &Understudy) -> Self {
+        Self::playing_on(Arc::new(Memory::new()), ServerLimits::default(), provider).await
+    }
+
+    /// [`Stage::playing`] on this store, with these limits.
+    pub async fn playing_on(memory: Arc<Memory>, limits: ServerLimits, provider: &Understudy) -> Self {
+        let limits = ServerLimits { grace_max: Duration::ZERO, ..limits };
+        let cast = Cast { provider: Some(provider.clone()), ..Cast::usual() };
+        Self::play(memory.clone(), memory.clone(), memory, limits, Duration::ZERO, cast).await
+    }
+
     /// The usual server, with this allowed origin.
     pub async fn befriending(site: &str) -> Self {
         let (memory, cast) = (Arc::new(Memory::new()), Cast { origins: vec![site.parse().unwrap()], ..Cast::usual() });
@@ -95,7 +112,8 @@ impl Stage {
     /// A new server on the same store, configured with the agent `heir` only, and no model to choose.
     pub async fn reconfigured(self) -> Self {
         self.server.stop().await;
-        let cast = Cast { agents: vec![("heir", agent("persona"))], models: vec![], origins: vec![] };
+        let agents = vec![("heir", agent("persona"))];
+        let cast = Cast { agents, models: vec![], origins: vec![], provider: None };
         let limits = ServerLimits { grace_max: Duration::ZERO, ..ServerLimits::default() };
         let (store, tokens) = (self.memory.clone(), self.memory.clone());
         Self::play(store, tokens, self.memory, limits, Duration::ZERO, cast).await
@@ -109,13 +127,13 @@ impl Stage {
         pace: Duration,
         cast: Cast,
     ) -> Self {
-        let Cast { agents, models, origins } = cast;
+        let Cast { agents, models, origins, provider } = cast;
         let _ = rustls::crypto::ring::default_provider().install_default(); // Another test may have been first.
         let mut registry = Registry::default();
         let builder = Engine::builder()
             .store(store.clone())
             .metrics(Metrics::register(&mut registry))
-            .provider(Understudy::company(Manner { pace, seed: 7 }));
+            .provider(provider.unwrap_or_else(|| Understudy::company(Manner { pace, seed: 7 })));
         let agent = agents[0].0.into();
         let engine = agents.into_iter().fold(builder, |builder, (name, agent)| builder.agent(name, agent)).start();
         let parts = ServerParts {
@@ -242,9 +260,9 @@ fn asking() -> Agent {
     agent
 }
 
-fn launching() -> Agent {
+fn launching(approval: Approval) -> Agent {
     let launch = tool("launch", "Launches.", |_, _: Launch| async move { Ok("launched".to_string()) });
-    agent("persona").tool(launch.with(Policy { approval: Approval::Needed, ..Policy::default() })).unwrap()
+    agent("persona").tool(launch.with(Policy { approval, ..Policy::default() })).unwrap()
 }
 
 fn failing() -> Agent {

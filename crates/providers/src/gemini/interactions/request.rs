@@ -2,7 +2,8 @@
 
 use everturn_core::message::{Meta, Seal};
 use everturn_core::prompt::{
-    OutputFormat, PromptCall, PromptEntry, PromptMedia, PromptPart, PromptResult, Request, Role, Sampling, ToolChoice, ToolSpec,
+    OutputFormat, PromptCall, PromptEntry, PromptMedia, PromptPart, PromptResult, Request, Role, Sampling, ToolChoice,
+    ToolSpec,
 };
 use serde_json::{Map, Value, json};
 

@@ -87,7 +87,8 @@ pub(crate) fn headings(
 /// Chats that match. Archived, internal and other chats are apart in the index, so they are read one after the other.
 fn matching(connection: &Connection, query: &ChatQuery) -> Result<Vec<Heading>, TxError<StoreError>> {
     let mut headings = Vec::new();
-    let asked = |wanted: Option<bool>| [false, true].into_iter().filter(move |is| wanted.is_none_or(|wanted| wanted == *is));
+    let asked =
+        |wanted: Option<bool>| [false, true].into_iter().filter(move |is| wanted.is_none_or(|wanted| wanted == *is));
     for internal in asked(query.internal) {
         for archived in asked(query.archived) {
             some(connection, query, ListPart { internal, archived }, &mut headings)?;
