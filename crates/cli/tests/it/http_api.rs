@@ -1,4 +1,4 @@
-//! The examples of `docs/http-api.md` and `docs/start/web.md`, run against a real server in the order of the page.
+//! The examples of `docs/http-api.md`, `docs/fronts/gateway.md` and `docs/start/web.md`, run against a real server in the order of the page.
 //!
 //! Each example is a `curl` command, followed by the status (a line that begins with "Answer") and mostly by what comes
 //! back. Status and shape are compared: the fields that the page shows, all of them, with the same JSON types. `"…"` on
@@ -16,6 +16,7 @@ use crate::daemon::{Daemon, Scratch, without_keys};
 const API: &str = include_str!("../../../../docs/http-api.md");
 const AG_UI: &str = include_str!("../../../../docs/fronts/ag-ui.md");
 const AI_SDK: &str = include_str!("../../../../docs/fronts/ai-sdk.md");
+const GATEWAY: &str = include_str!("../../../../docs/fronts/gateway.md");
 const WEB: &str = include_str!("../../../../docs/start/web.md");
 
 /// A field whose value counts, beside its type.
@@ -248,6 +249,20 @@ async fn the_examples_of_the_http_api_page_are_answered_as_it_says() {
             let is_shown = requests.iter().any(|(used, at)| used == method && stands_for(path, at));
             assert!(is_shown, "docs/http-api.md has no example of {method} {path}");
         }
+    }
+}
+
+#[tokio::test]
+async fn the_examples_of_the_gateway_are_answered_as_it_says() {
+    let mut reader = Reader::new().await;
+    let examples = run_examples(&mut reader, GATEWAY).await;
+    let requests: Vec<_> = examples.iter().map(|command| request(command)).collect();
+    let routes = everturn_server::front_routes().into_iter();
+    for (method, path) in routes.filter(|(_, path)| path.starts_with("/openai") || path.starts_with("/anthropic")) {
+        let method = method.as_str().to_lowercase();
+        let path = path.replace("{*id}", "{provider}/{id}");
+        let is_shown = requests.iter().any(|(used, at)| *used == method && stands_for(&path, at));
+        assert!(is_shown, "docs/fronts/gateway.md has no example of {method} {path}");
     }
 }
 

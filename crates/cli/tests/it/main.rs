@@ -10,6 +10,7 @@ mod demo;
 mod deploy;
 mod doctor;
 mod first_look;
+mod gateway;
 mod http_api;
 mod leaving;
 mod line;

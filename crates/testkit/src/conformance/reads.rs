@@ -77,7 +77,7 @@ pub async fn chats_are_listed_and_found<S: Store>(store: Arc<S>) {
     store.create(&NewChat::of(chat_id(6), "agent", "somebody else")).await.expect("a store makes chats");
     let found = async |query: ChatQuery| -> Vec<u128> {
         let found = store.headings(&query).await.expect("it can be asked");
-        found.iter().map(|heading| (1..=6).find(|number| chat_id(*number) == heading.id).unwrap_or(0)).collect()
+        found.iter().map(|heading| (1..=8).find(|number| chat_id(*number) == heading.id).unwrap_or(0)).collect()
     };
     let of = |owner: &str| ChatQuery { owner: Some(owner.into()), ..ChatQuery::default() };
     assert_eq!(found(of("owner")).await, [1, 5, 4, 3, 2], "the newest words first, then the newest chat");
@@ -95,6 +95,14 @@ pub async fn chats_are_listed_and_found<S: Store>(store: Arc<S>) {
     ] {
         assert_eq!(found(ChatQuery { text: text.into(), ..of("owner") }).await, expected, "{text}");
     }
+    let internal = NewChat { internal: true, ..NewChat::of(chat_id(7), "agent", "inside") };
+    store.create(&internal).await.expect("a store makes chats");
+    store.create(&NewChat::of(chat_id(8), "agent", "inside")).await.expect("a store makes chats");
+    for (asked, expected) in [(None, vec![8, 7]), (Some(false), vec![8]), (Some(true), vec![7])] {
+        assert_eq!(found(ChatQuery { internal: asked, ..of("inside") }).await, expected, "{asked:?}");
+    }
+    let heading = store.heading(chat_id(7)).await.expect("it is there");
+    assert!(heading.internal && store.standing(chat_id(7)).await.is_ok());
     let mut after = None;
     for expected in [[1, 5], [4, 3]] {
         let page = store.headings(&ChatQuery { after, len: 2, ..of("owner") }).await.expect("it can be asked");

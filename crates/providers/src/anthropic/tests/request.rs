@@ -7,7 +7,7 @@ use everturn_core::message::{
     Body, Call, CallResult, CallVerdict, File, Media, Message, Meta, Output, Part, Provided, Reasoning, Reply,
     ReplyBody, RunBy, Seal, Stop, Text,
 };
-use everturn_core::prompt::{Effort, Request, Target, ToolSpec, UnfinishedAnswer, prepare, validate};
+use everturn_core::prompt::{AnswerSchema, Effort, OutputFormat, Request, Target, ToolSpec, UnfinishedAnswer, prepare, validate};
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 
@@ -253,4 +253,20 @@ fn a_paused_answer() {
     let body = request::body(&request, &Catalogue::embedded().card("anthropic", "claude-opus-5-5")).body;
     assert_eq!(body["container"], "container_1");
     expect![[r#"{"content":[{"signature":"c2ln","thinking":"Hm","type":"thinking"},{"id":"srvtoolu_1","input":{"q":1},"name":"bash_code_execution","type":"server_tool_use"},{"content":{"stdout":"1","type":"bash_code_execution_result"},"tool_use_id":"srvtoolu_1","type":"bash_code_execution_tool_result"},{"cache_control":{"type":"ephemeral"},"id":"srvtoolu_2","input":{"q":1},"name":"web_search","type":"server_tool_use"}],"role":"assistant"}"#]].assert_eq(&body["messages"][1].to_string());
+}
+
+/// The form of the answer and one call at a time are written down beside effort and choice.
+#[test]
+fn an_answer_in_a_form() {
+    let target = target("claude-haiku-4-5");
+    let hello = transcript(vec![Body::User(vec![text("Hi")])]);
+    let request = Request::new(model("claude-haiku-4-5"), &target, prepare(&hello, &target));
+    let schema = AnswerSchema { name: "it".into(), description: None, schema: json!({"type": "object"}), strict: Some(true) };
+    let mut request = Request { format: OutputFormat::Schema(schema), parallel_calls: Some(false), ..request };
+    request.tools = tools();
+    let request = request.fit(&target);
+    assert_eq!(validate(&request, &target), Ok(()));
+    let sent = request::body(&request, &Catalogue::embedded().card("anthropic", "claude-haiku-4-5")).body;
+    assert_eq!(sent["output_config"], json!({"format": {"type": "json_schema", "schema": {"type": "object"}}}));
+    assert_eq!(sent["tool_choice"], json!({"type": "auto", "disable_parallel_tool_use": true}));
 }

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use everturn_core::message::Text;
-use everturn_core::prompt::{Effort, PromptFile, Target, ToolSpec, WireFormat, validate};
+use everturn_core::prompt::{AnswerSchema, Effort, PromptFile, Target, ToolSpec, WireFormat, validate};
 use expect_test::{expect, expect_file};
 
 use super::*;
@@ -276,4 +276,16 @@ fn media_of_a_tool_are_in_its_response() {
     let response = &content["parts"][0]["functionResponse"];
     assert_eq!(response["parts"], json!([{ "inlineData": { "mimeType": "image/png", "data": "MQ==" } }]));
     assert_eq!(response["response"], json!({ "output": "taken" }));
+}
+
+/// The form of the answer.
+#[test]
+fn an_answer_in_a_form() {
+    let mut asked = request("gemini-3-pro", vec![hello()]);
+    asked.format = OutputFormat::JsonObject;
+    assert_eq!(sent(&asked)["generationConfig"]["responseMimeType"], "application/json");
+    let schema = AnswerSchema { name: "it".into(), description: None, schema: json!({"type": "object"}), strict: Some(true) };
+    asked.format = OutputFormat::Schema(schema);
+    assert_eq!(sent(&asked)["generationConfig"]["responseMimeType"], "application/json");
+    assert_eq!(sent(&asked)["generationConfig"]["responseJsonSchema"], json!({"type": "object"}));
 }

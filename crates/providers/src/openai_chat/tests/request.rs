@@ -2,7 +2,7 @@
 
 use everturn_core::message::{Body, CallVerdict, Part};
 use everturn_core::prompt::{
-    ContinueMode, Effort, Request, Target, ToolChoice, ToolSpec, UnfinishedAnswer, WireFormat,
+    AnswerSchema, ContinueMode, Effort, OutputFormat, Request, Target, ToolChoice, ToolSpec, UnfinishedAnswer, WireFormat,
 };
 use expect_test::{expect, expect_file};
 use serde_json::{Map, Value, json};
@@ -143,4 +143,23 @@ fn parameters_depend_on_the_model() {
         }
     "#]]
     .assert_eq(&sent(&Catalogue::embedded().card("openai", "gpt-5-mini")));
+}
+
+/// The form of the answer and one call at a time.
+#[test]
+fn an_answer_in_a_form() {
+    let sent = |format: OutputFormat| {
+        body(&Talk::default().user("Go.").request(MODEL, &target(), |request| {
+            request.tools = tools().into();
+            request.parallel_calls = Some(false);
+            request.format = format;
+        }))
+    };
+    let schema = AnswerSchema { name: "it".into(), description: None, schema: json!({"type": "object"}), strict: Some(true) };
+    let schema = sent(OutputFormat::Schema(schema));
+    let expected = json!({"name": "it", "schema": {"type": "object"}, "strict": true});
+    assert_eq!(schema["response_format"], json!({"type": "json_schema", "json_schema": expected}));
+    assert_eq!(schema["parallel_tool_calls"], false);
+    assert_eq!(sent(OutputFormat::JsonObject)["response_format"], json!({"type": "json_object"}));
+    assert_eq!(sent(OutputFormat::Text)["response_format"], Value::Null);
 }

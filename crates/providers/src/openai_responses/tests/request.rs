@@ -1,9 +1,7 @@
 //! Requests, as they are written down.
 
 use everturn_core::message::{Body, CallVerdict, Part};
-use everturn_core::prompt::{
-    ContinueMode, Effort, Request, Target, ToolChoice, ToolSpec, UnfinishedAnswer, WireFormat,
-};
+use everturn_core::prompt::{AnswerSchema, ContinueMode, Effort, OutputFormat, Request, Target, ToolChoice, ToolSpec, UnfinishedAnswer, WireFormat};
 use expect_test::{expect, expect_file};
 use serde_json::{Map, Value, json};
 
@@ -311,4 +309,24 @@ fn parameters_depend_on_the_model() {
         }
     "#]]
     .assert_eq(&pretty(&sent));
+}
+
+/// The form of the answer and one call at a time.
+#[test]
+fn an_answer_in_a_form() {
+    let sent = |format: OutputFormat| {
+        let request = Talk::default().user("Go.").request(MODEL, &target(), |request| {
+            request.tools = tools().into();
+            request.parallel_calls = Some(false);
+            request.format = format;
+        });
+        body(&request, &Options::default())
+    };
+    let schema = AnswerSchema { name: "it".into(), description: None, schema: json!({"type": "object"}), strict: Some(true) };
+    let schema = sent(OutputFormat::Schema(schema));
+    let expected = json!({"type": "json_schema", "name": "it", "schema": {"type": "object"}, "strict": true});
+    assert_eq!(schema["text"], json!({"format": expected}));
+    assert_eq!(schema["parallel_tool_calls"], false);
+    assert_eq!(sent(OutputFormat::JsonObject)["text"], json!({"format": {"type": "json_object"}}));
+    assert_eq!(sent(OutputFormat::Text)["text"], Value::Null);
 }

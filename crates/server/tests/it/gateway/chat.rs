@@ -15,7 +15,7 @@ fn tool(name: &str) -> Value {
     json!({"type": "function", "function": {"name": name, "description": "Reads.", "parameters": parameters}})
 }
 
-/// C01: thinking, text, a call and usage, as a stream and whole; the call is the client's.
+/// FC01: thinking, text, a call and usage, as a stream and whole; the call is the client's.
 #[tokio::test]
 async fn an_answer_is_the_same_as_a_stream_and_whole() {
     let played = || {
@@ -52,7 +52,7 @@ async fn an_answer_is_the_same_as_a_stream_and_whole() {
     stage.server.stop().await;
 }
 
-/// The conversation goes on where the client says, with the results of its tools, and everything that it sets is sent.
+/// FC16, FC17: the conversation goes on where the client says, with the results of its tools, and everything that it sets is sent.
 #[tokio::test]
 async fn settings_and_results_reach_the_model() {
     let understudy = plays([says("Done.")]);
@@ -97,7 +97,7 @@ async fn settings_and_results_reach_the_model() {
     stage.server.stop().await;
 }
 
-/// C13: what cannot be met is refused with the field named, in OpenAI's envelope.
+/// FC13: what cannot be met is refused with the field named, in OpenAI's envelope.
 #[tokio::test]
 async fn what_cannot_be_met_is_refused_by_name() {
     let understudy = plays([]);
@@ -139,7 +139,7 @@ async fn what_cannot_be_met_is_refused_by_name() {
     stage.server.stop().await;
 }
 
-/// C05: the provider breaks in the text, and the client reads one stream.
+/// FC05: the provider breaks in the text, and the client reads one stream.
 #[tokio::test]
 async fn a_break_in_the_text_is_healed_behind_the_stream() {
     let whole = "The kelp forest is a quiet place, and it grows half a metre in a day.";
@@ -155,7 +155,7 @@ async fn a_break_in_the_text_is_healed_behind_the_stream() {
     stage.server.stop().await;
 }
 
-/// C06: a call that breaks is told whole or not at all.
+/// FC06: a call that breaks is told whole or not at all.
 #[tokio::test]
 async fn a_call_comes_whole_or_not_at_all() {
     let understudy = plays([
@@ -176,7 +176,7 @@ async fn a_call_comes_whole_or_not_at_all() {
     stage.server.stop().await;
 }
 
-/// C07: without a way on there is a line with the error, then a broken connection; the next request works. What fails
+/// FC07: without a way on there is a line with the error, then a broken connection; the next request works. What fails
 /// before the first word has a status of its own.
 #[tokio::test]
 async fn a_failure_is_no_clean_end() {
@@ -203,7 +203,7 @@ async fn a_failure_is_no_clean_end() {
     stage.server.stop().await;
 }
 
-/// C08: a server that goes down breaks its streams.
+/// FC08: a server that goes down breaks its streams.
 #[tokio::test]
 async fn a_server_that_stops_ends_no_stream_cleanly() {
     let understudy = plays([script([text("Hel"), hang()])]);
@@ -217,7 +217,7 @@ async fn a_server_that_stops_ends_no_stream_cleanly() {
     stopping.await.unwrap();
 }
 
-/// C02: the list that clients check a connection with; errors in the envelope; a token is needed.
+/// FC02: the list that clients check a connection with; errors in the envelope; a token is needed.
 #[tokio::test]
 async fn models_are_listed() {
     let stage = Stage::new().await;
@@ -254,7 +254,7 @@ async fn a_generation_has_a_name() {
     stage.server.stop().await;
 }
 
-/// C14: a model that is an agent: its tools run here and are not told as calls.
+/// FC14: a model that is an agent: its tools run here and are not told as calls.
 #[tokio::test]
 async fn an_agent_runs_its_tools_behind_the_same_wire() {
     let understudy = plays([

@@ -126,7 +126,7 @@ fn slowly(words: &str) -> Script {
     script(told.chain([stop(Stop::End)]))
 }
 
-/// D01, D08: thinking with its seal, text, a call and usage are the same as a stream and whole; what is sent back with the
+/// FD01, FD08: thinking with its seal, text, a call and usage are the same as a stream and whole; what is sent back with the
 /// results reaches the model as it came.
 #[tokio::test]
 async fn a_message_is_the_same_as_a_stream_and_whole_and_comes_back() {
@@ -179,7 +179,7 @@ async fn a_message_is_the_same_as_a_stream_and_whole_and_comes_back() {
     stage.server.stop().await;
 }
 
-/// D04, D06: a request that was cut and asks again, also without a stream and with another limit, is told the generation
+/// FD04, FD06: a request that was cut and asks again, also without a stream and with another limit, is told the generation
 /// that was begun for it.
 #[tokio::test]
 async fn a_cut_request_attaches_to_its_generation() {
@@ -200,7 +200,7 @@ async fn a_cut_request_attaches_to_its_generation() {
     stage.server.stop().await;
 }
 
-/// D05, D12: a break upstream is healed behind the stream; a failure, and a server that stops, are no clean end.
+/// FD05, FD12: a break upstream is healed behind the stream; a failure, and a server that stops, are no clean end.
 #[tokio::test]
 async fn a_stream_ends_well_or_breaks() {
     let understudy = plays([
@@ -223,7 +223,7 @@ async fn a_stream_ends_well_or_breaks() {
     stopping.await.unwrap();
 }
 
-/// D10, D11: tokens are counted, models listed, an API key is a token; errors come in the envelope.
+/// FD10, FD11: tokens are counted, models listed, an API key is a token; errors come in the envelope.
 #[tokio::test]
 async fn what_belongs_to_messages_is_there() {
     let understudy = plays([script([text("never")])]);

@@ -24,7 +24,7 @@ fn slowly(words: &str) -> Script {
 
 const LONG: &str = "one two three four five six seven eight nine ten eleven twelve";
 
-/// C03: a client that was cut and asks the same again is told the same generation from its first byte; it is paid once.
+/// FC03: a client that was cut and asks the same again is told the same generation from its first byte; it is paid once.
 #[tokio::test]
 async fn a_cut_request_attaches_to_its_generation() {
     let understudy = plays([slowly(LONG)]);
@@ -44,7 +44,7 @@ async fn a_cut_request_attaches_to_its_generation() {
     stage.server.stop().await;
 }
 
-/// C04, B08: the answer to a request without a stream was lost; the SDK asks again.
+/// FC04: the answer to a request without a stream was lost; the SDK asks again.
 #[tokio::test]
 async fn a_lost_answer_is_told_again() {
     let understudy = plays([slowly(LONG)]);
@@ -57,7 +57,7 @@ async fn a_lost_answer_is_told_again() {
     stage.server.stop().await;
 }
 
-/// C10: asked again after a whole answer is asked anew. A client that counts its attempts, or names its session, is told
+/// FC10: asked again after a whole answer is asked anew. A client that counts its attempts, or names its session, is told
 /// the same again, since it may have lost the end.
 #[tokio::test]
 async fn a_whole_answer_is_not_told_to_a_request_that_asks_anew() {
@@ -93,7 +93,7 @@ async fn settle(stage: &Stage, id: &str) {
     }
 }
 
-/// C11: a finished generation is told again under its idempotency key. Another body under the key is another request.
+/// FC11: a finished generation is told again under its idempotency key. Another body under the key is another request.
 #[tokio::test]
 async fn an_idempotency_key_names_a_generation() {
     let understudy = plays([says("One."), says("Two.")]);
@@ -112,7 +112,7 @@ async fn an_idempotency_key_names_a_generation() {
     stage.server.stop().await;
 }
 
-/// C12: requests beside each other are generations of their own, also equal ones of a program that draws several answers. Equal
+/// FC12: requests beside each other are generations of their own, also equal ones of a program that draws several answers. Equal
 /// ones of a session are one.
 #[tokio::test]
 async fn requests_beside_each_other_are_told_apart() {
@@ -137,7 +137,7 @@ async fn requests_beside_each_other_are_told_apart() {
     stage.server.stop().await;
 }
 
-/// Nobody attaches to the generation of another owner.
+/// FD14: nobody attaches to the generation of another owner.
 #[tokio::test]
 async fn owners_do_not_meet() {
     let understudy = plays([slowly(LONG), says("Mine.")]);
@@ -152,7 +152,7 @@ async fn owners_do_not_meet() {
     stage.server.stop().await;
 }
 
-/// A generation is there after a restart: its words are the same from the start, and what follows is one answer.
+/// FC03: a generation is there after a restart: its words are the same from the start, and what follows is one answer.
 #[tokio::test]
 async fn a_generation_survives_its_server() {
     let understudy = plays([slowly(LONG), script([pause(), text("never")])]);
@@ -183,7 +183,7 @@ async fn a_generation_survives_its_server() {
     stage.server.stop().await;
 }
 
-/// Generations are kept for a time and no longer.
+/// FC17: generations are kept for a time and no longer.
 #[tokio::test]
 async fn old_generations_are_deleted() {
     let understudy = plays([says("Hello.")]);

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use everturn_core::message::Text;
-use everturn_core::prompt::{Effort, PromptFile, SealedReasoning, Target, WireFormat};
+use everturn_core::prompt::{AnswerSchema, Effort, PromptFile, SealedReasoning, Target, WireFormat};
 use expect_test::expect_file;
 
 use super::*;
@@ -95,4 +95,14 @@ fn foreign_calls_are_vouched_for() {
     assert_eq!(foreign[3]["type"], "function_call", "once a reply");
     assert_eq!(foreign[4]["call_id"], "call_weather");
     assert_eq!(input(signed("own"))[1], json!({ "type": "thought", "signature": "own" }));
+}
+
+/// The form of the answer.
+#[test]
+fn an_answer_in_a_form() {
+    let mut asked = request(vec![PromptEntry::new(Role::User, vec![PromptPart::text("Hello")])]);
+    let schema = AnswerSchema { name: "it".into(), description: None, schema: json!({"type": "object"}), strict: Some(true) };
+    asked.format = OutputFormat::Schema(schema);
+    let sent = sent(&asked);
+    assert_eq!((&sent["response_mime_type"], &sent["response_format"]), (&json!("application/json"), &json!({"type": "object"})));
 }
