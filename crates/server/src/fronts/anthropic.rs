@@ -3,7 +3,6 @@
 mod events;
 mod messages;
 mod request;
-mod seal;
 
 use axum::http::Method;
 use axum::routing::{get, post};

@@ -12,6 +12,7 @@ pub(crate) mod answer;
 pub(crate) mod canonical;
 pub(crate) mod collect;
 pub(crate) mod failure;
+pub(crate) mod seal;
 pub(crate) mod telling;
 
 use std::collections::HashMap;

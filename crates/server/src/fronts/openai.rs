@@ -2,6 +2,7 @@
 
 mod chat;
 mod models;
+mod responses;
 pub(crate) use chat::request;
 
 use axum::http::Method;
@@ -19,6 +20,10 @@ pub(super) fn routes() -> Vec<FrontRoute> {
         FrontRoute::new(Method::POST, completions, post(chat::create)),
         FrontRoute::new(Method::GET, completion, get(chat::retrieve)),
         FrontRoute::new(Method::DELETE, completion, delete(chat::delete)),
+        FrontRoute::new(Method::POST, "/openai/v1/responses", post(responses::create)),
+        FrontRoute::new(Method::GET, "/openai/v1/responses/{id}", get(responses::retrieve)),
+        FrontRoute::new(Method::DELETE, "/openai/v1/responses/{id}", delete(responses::delete)),
+        FrontRoute::new(Method::POST, "/openai/v1/responses/{id}/cancel", post(responses::cancel)),
         FrontRoute::new(Method::GET, "/openai/v1/models", get(models::list)),
         FrontRoute::new(Method::GET, "/openai/v1/models/{*id}", get(models::one)),
     ]

@@ -3,6 +3,7 @@
 mod chat;
 mod messages;
 mod repeats;
+mod responses;
 
 use everturn::core::message::Stop;
 use everturn_understudy::{Script, Understudy, script, stop, text, usage};

@@ -7,7 +7,9 @@ use everturn_core::message::{
     Body, Call, CallResult, CallVerdict, File, Media, Message, Meta, Output, Part, Provided, Reasoning, Reply,
     ReplyBody, RunBy, Seal, Stop, Text,
 };
-use everturn_core::prompt::{AnswerSchema, Effort, OutputFormat, Request, Target, ToolSpec, UnfinishedAnswer, prepare, validate};
+use everturn_core::prompt::{
+    AnswerSchema, Effort, OutputFormat, Request, Target, ToolSpec, UnfinishedAnswer, prepare, validate,
+};
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 
@@ -261,7 +263,8 @@ fn an_answer_in_a_form() {
     let target = target("claude-haiku-4-5");
     let hello = transcript(vec![Body::User(vec![text("Hi")])]);
     let request = Request::new(model("claude-haiku-4-5"), &target, prepare(&hello, &target));
-    let schema = AnswerSchema { name: "it".into(), description: None, schema: json!({"type": "object"}), strict: Some(true) };
+    let schema =
+        AnswerSchema { name: "it".into(), description: None, schema: json!({"type": "object"}), strict: Some(true) };
     let mut request = Request { format: OutputFormat::Schema(schema), parallel_calls: Some(false), ..request };
     request.tools = tools();
     let request = request.fit(&target);

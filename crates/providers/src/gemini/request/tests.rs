@@ -284,7 +284,8 @@ fn an_answer_in_a_form() {
     let mut asked = request("gemini-3-pro", vec![hello()]);
     asked.format = OutputFormat::JsonObject;
     assert_eq!(sent(&asked)["generationConfig"]["responseMimeType"], "application/json");
-    let schema = AnswerSchema { name: "it".into(), description: None, schema: json!({"type": "object"}), strict: Some(true) };
+    let schema =
+        AnswerSchema { name: "it".into(), description: None, schema: json!({"type": "object"}), strict: Some(true) };
     asked.format = OutputFormat::Schema(schema);
     assert_eq!(sent(&asked)["generationConfig"]["responseMimeType"], "application/json");
     assert_eq!(sent(&asked)["generationConfig"]["responseJsonSchema"], json!({"type": "object"}));

@@ -2,7 +2,8 @@
 
 use everturn_core::message::{Body, CallVerdict, Part};
 use everturn_core::prompt::{
-    AnswerSchema, ContinueMode, Effort, OutputFormat, Request, Target, ToolChoice, ToolSpec, UnfinishedAnswer, WireFormat,
+    AnswerSchema, ContinueMode, Effort, OutputFormat, Request, Target, ToolChoice, ToolSpec, UnfinishedAnswer,
+    WireFormat,
 };
 use expect_test::{expect, expect_file};
 use serde_json::{Map, Value, json};
@@ -155,7 +156,8 @@ fn an_answer_in_a_form() {
             request.format = format;
         }))
     };
-    let schema = AnswerSchema { name: "it".into(), description: None, schema: json!({"type": "object"}), strict: Some(true) };
+    let schema =
+        AnswerSchema { name: "it".into(), description: None, schema: json!({"type": "object"}), strict: Some(true) };
     let schema = sent(OutputFormat::Schema(schema));
     let expected = json!({"name": "it", "schema": {"type": "object"}, "strict": true});
     assert_eq!(schema["response_format"], json!({"type": "json_schema", "json_schema": expected}));

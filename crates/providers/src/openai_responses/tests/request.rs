@@ -1,7 +1,10 @@
 //! Requests, as they are written down.
 
 use everturn_core::message::{Body, CallVerdict, Part};
-use everturn_core::prompt::{AnswerSchema, ContinueMode, Effort, OutputFormat, Request, Target, ToolChoice, ToolSpec, UnfinishedAnswer, WireFormat};
+use everturn_core::prompt::{
+    AnswerSchema, ContinueMode, Effort, OutputFormat, Request, Target, ToolChoice, ToolSpec, UnfinishedAnswer,
+    WireFormat,
+};
 use expect_test::{expect, expect_file};
 use serde_json::{Map, Value, json};
 
@@ -322,7 +325,8 @@ fn an_answer_in_a_form() {
         });
         body(&request, &Options::default())
     };
-    let schema = AnswerSchema { name: "it".into(), description: None, schema: json!({"type": "object"}), strict: Some(true) };
+    let schema =
+        AnswerSchema { name: "it".into(), description: None, schema: json!({"type": "object"}), strict: Some(true) };
     let schema = sent(OutputFormat::Schema(schema));
     let expected = json!({"type": "json_schema", "name": "it", "schema": {"type": "object"}, "strict": true});
     assert_eq!(schema["text"], json!({"format": expected}));

@@ -7,12 +7,15 @@ use everturn::core::cost::Usage;
 use everturn::core::message::Seal;
 use serde_json::{Value, json};
 
-use super::seal;
 use crate::fronts::Front;
 use crate::fronts::gateway::answer::{AnswerEnd, AnswerPiece, ClientCall, EndReason, SealedBy};
 use crate::fronts::gateway::collect::{AnswerBlock, WholeAnswer};
 use crate::fronts::gateway::failure;
+use crate::fronts::gateway::seal;
 use crate::fronts::gateway::telling::AnswerProtocol;
+
+/// The provider whose protocol this is.
+const PROVIDER: &str = "anthropic";
 
 /// Writes the events of a stream.
 #[derive(Debug)]
@@ -20,7 +23,6 @@ pub(super) struct EventWriter {
     id: String,
     /// The model, as the client named it.
     model: String,
-    has_begun: bool,
     /// Blocks so far, the open one included.
     blocks: usize,
     /// Whether thinking has begun and nothing was told of it yet.
@@ -29,15 +31,7 @@ pub(super) struct EventWriter {
 
 impl EventWriter {
     pub(super) const fn new(id: String, model: String) -> Self {
-        Self { id, model, has_begun: false, blocks: 0, is_silent: false }
-    }
-
-    fn begin(&mut self, out: &mut Vec<u8>) {
-        if !std::mem::replace(&mut self.has_begun, true) {
-            let mut message = self.message(json!([]), Value::Null, &Usage::default());
-            message["usage"]["output_tokens"] = 1.into();
-            event("message_start", &json!({"message": message}), out);
-        }
+        Self { id, model, blocks: 0, is_silent: false }
     }
 
     fn message(&self, content: Value, stop_reason: Value, used: &Usage) -> Value {
@@ -73,7 +67,7 @@ impl EventWriter {
     }
 
     fn thought(&mut self, sealed: Option<&SealedBy>, out: &mut Vec<u8>) {
-        match sealed.map(seal::told) {
+        match sealed.map(|sealed| seal::told(sealed, PROVIDER)) {
             Some(Seal::Redacted(data)) if self.is_silent => {
                 self.is_silent = false;
                 self.start(&json!({"type": "redacted_thinking", "data": data}), out);
@@ -109,9 +103,16 @@ impl AnswerProtocol for EventWriter {
         &self.id
     }
 
+    fn greeting(&mut self) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut message = self.message(json!([]), Value::Null, &Usage::default());
+        message["usage"]["output_tokens"] = 1.into();
+        event("message_start", &json!({"message": message}), &mut out);
+        out
+    }
+
     fn pieces(&mut self, pieces: Vec<AnswerPiece>) -> Vec<u8> {
         let mut out = Vec::new();
-        self.begin(&mut out);
         pieces.into_iter().for_each(|piece| self.piece(piece, &mut out));
         out
     }
@@ -167,7 +168,7 @@ fn block(block: &AnswerBlock) -> Option<Value> {
             let input: Value = serde_json::from_str(input).unwrap_or_else(|_| json!({}));
             Some(json!({"type": "tool_use", "id": id, "name": tool, "input": input}))
         }
-        AnswerBlock::Reasoning(text, sealed) => match sealed.as_ref().map(seal::told) {
+        AnswerBlock::Reasoning(text, sealed) => match sealed.as_ref().map(|sealed| seal::told(sealed, PROVIDER)) {
             Some(Seal::Redacted(data)) if text.is_empty() => Some(json!({"type": "redacted_thinking", "data": data})),
             Some(Seal::Signature(seal) | Seal::Redacted(seal)) => {
                 Some(json!({"type": "thinking", "thinking": text, "signature": seal}))

@@ -5,13 +5,13 @@
 
 use everturn::core::doctor::foreign::SessionFormat;
 use everturn::core::ids::Timestamp;
-use everturn::core::message::{Body, Part, Reply, ReplyBody};
+use everturn::core::message::Body;
 use everturn::core::prompt::{Effort, OutputFormat, ToolChoice, ToolSpec};
 use everturn::core::turn_settings::TurnSettings;
 use serde_json::{Map, Value};
 
-use super::seal;
 use crate::api::problem::Problem;
+use crate::fronts::gateway::seal;
 use crate::fronts::openai::request::{answer_schema, bad, effort, model, sampling, tokens, told};
 
 /// What a body asks for.
@@ -40,7 +40,7 @@ pub(super) fn parse(body: &Value, at: Timestamp) -> Result<MessageRequest, Probl
     let messages = messages.filter(|messages| !messages.is_empty());
     let messages = messages.ok_or_else(|| bad("messages", "has to be a list of at least one message."))?;
     let (instructions, mut conversation) = told(SessionFormat::Anthropic, "messages", messages, Some(fields), at)?;
-    conversation.iter_mut().for_each(unpack);
+    conversation.iter_mut().for_each(seal::unpack);
     let (tool_choice, parallel_calls) = tool_choice(fields.get("tool_choice"))?;
     let output = fields.get("output_config").unwrap_or(&Value::Null);
     let settings = TurnSettings {
@@ -54,25 +54,6 @@ pub(super) fn parse(body: &Value, at: Timestamp) -> Result<MessageRequest, Probl
         format: format(output.get("format").or_else(|| fields.get("output_format")))?,
     };
     Ok(MessageRequest { model: model(fields)?, conversation, settings })
-}
-
-/// Gives thinking of other providers its own seal back, and its reply the model that it is of.
-fn unpack(body: &mut Body) {
-    let Body::Reply(reply) = body else { return };
-    let mut changed = ReplyBody::clone(reply);
-    let mut is_changed = false;
-    for part in &mut changed.parts {
-        if let Part::Reasoning(reasoning) = part
-            && let Some(found) = reasoning.seal.as_ref().and_then(seal::unpacked)
-        {
-            reasoning.seal = Some(found.seal);
-            changed.model = found.model;
-            is_changed = true;
-        }
-    }
-    if is_changed {
-        **reply = Reply::restored(changed);
-    }
 }
 
 /// The fields with stop sequences under the name that all wires share here.

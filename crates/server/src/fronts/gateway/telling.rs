@@ -62,6 +62,9 @@ pub(crate) trait AnswerProtocol: Send + 'static {
     /// The name of the generation for clients.
     fn id(&self) -> &str;
 
+    /// The first events of a stream, sent before the model has said anything.
+    fn greeting(&mut self) -> Vec<u8>;
+
     /// Events for these pieces.
     fn pieces(&mut self, pieces: Vec<AnswerPiece>) -> Vec<u8>;
 
@@ -98,7 +101,8 @@ pub(crate) async fn tell(
             Beginning::Failed(failure) => refusal(&protocol, &failure),
             Beginning::Is(first) => {
                 let front = front_of(&protocol);
-                let frames = AnswerFrames { app: app.clone(), generation, protocol, first, is_over: false };
+                let frames =
+                    AnswerFrames { app: app.clone(), generation, protocol, first, has_greeted: false, is_over: false };
                 stream::respond(app, caller, front, frames)?
             }
         },
@@ -159,6 +163,7 @@ struct AnswerFrames<P> {
     protocol: P,
     /// What was read before the head was sent.
     first: Option<AnswerNews>,
+    has_greeted: bool,
     is_over: bool,
 }
 
@@ -167,6 +172,10 @@ impl<P: AnswerProtocol> FrontFrames for AnswerFrames<P> {
         if self.is_over {
             tokio::time::sleep(FLUSH_TIME).await; // A connection that breaks drops what it has not sent.
             return FrontPiece::Broken("the generation failed");
+        }
+        if !std::mem::replace(&mut self.has_greeted, true) {
+            let greeting = self.protocol.greeting();
+            return FrontPiece::Frame(self.count(greeting));
         }
         let news = match self.first.take() {
             Some(news) => news,

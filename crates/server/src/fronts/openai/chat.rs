@@ -17,6 +17,7 @@ use crate::api::problem::Problem;
 use crate::api::request::LargeJson;
 use crate::app::SharedApp;
 use crate::auth::access::{Authorized, Chatting, Reading};
+pub(super) use chunks::error_body;
 use chunks::{ChunkWriter, Heading};
 
 /// How ids of completions begin.

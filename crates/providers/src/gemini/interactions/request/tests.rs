@@ -101,8 +101,12 @@ fn foreign_calls_are_vouched_for() {
 #[test]
 fn an_answer_in_a_form() {
     let mut asked = request(vec![PromptEntry::new(Role::User, vec![PromptPart::text("Hello")])]);
-    let schema = AnswerSchema { name: "it".into(), description: None, schema: json!({"type": "object"}), strict: Some(true) };
+    let schema =
+        AnswerSchema { name: "it".into(), description: None, schema: json!({"type": "object"}), strict: Some(true) };
     asked.format = OutputFormat::Schema(schema);
     let sent = sent(&asked);
-    assert_eq!((&sent["response_mime_type"], &sent["response_format"]), (&json!("application/json"), &json!({"type": "object"})));
+    assert_eq!(
+        (&sent["response_mime_type"], &sent["response_format"]),
+        (&json!("application/json"), &json!({"type": "object"}))
+    );
 }

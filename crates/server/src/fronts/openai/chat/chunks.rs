@@ -33,14 +33,13 @@ impl Heading {
 pub(super) struct ChunkWriter {
     heading: Heading,
     includes_usage: bool,
-    has_begun: bool,
     has_text: bool,
     calls: usize,
 }
 
 impl ChunkWriter {
     pub(super) const fn new(heading: Heading, includes_usage: bool) -> Self {
-        Self { heading, includes_usage, has_begun: false, has_text: false, calls: 0 }
+        Self { heading, includes_usage, has_text: false, calls: 0 }
     }
 
     fn chunk(&self, delta: &Value, finish_reason: Option<&str>, out: &mut Vec<u8>) {
@@ -62,12 +61,15 @@ impl AnswerProtocol for ChunkWriter {
         &self.heading.id
     }
 
+    /// Helpers of SDKs want a role before anything else.
+    fn greeting(&mut self) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.chunk(&json!({"role": "assistant", "content": ""}), None, &mut out);
+        out
+    }
+
     fn pieces(&mut self, pieces: Vec<AnswerPiece>) -> Vec<u8> {
         let mut out = Vec::new();
-        if !self.has_begun {
-            self.has_begun = true; // Helpers of SDKs want a role before anything else.
-            self.chunk(&json!({"role": "assistant", "content": ""}), None, &mut out);
-        }
         for piece in pieces {
             let delta = match piece {
                 AnswerPiece::Text(text) => json!({"content": text}),
