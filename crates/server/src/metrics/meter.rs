@@ -89,8 +89,11 @@ mod tests {
 
     use prometheus_client::encoding::text::encode;
 
+    use everturn::core::cost::Usage;
+
     use super::*;
     use crate::fronts::Front;
+    use crate::fronts::gateway::answer::{AnswerEnd, EndReason};
 
     /// The registered metrics are the documented ones, by name, type and meaning. On Linux, where all of them exist.
     #[cfg(target_os = "linux")]
@@ -103,6 +106,8 @@ mod tests {
         meter.fronts.attached(Front::AiSdk);
         meter.fronts.replayed(Front::AiSdk, 1);
         meter.fronts.broken(Front::AiSdk);
+        let end = AnswerEnd { reason: EndReason::Done, usage: Usage::default(), healed: 1 };
+        meter.fronts.ended(Front::OpenAi, &end, true);
         let mut text = String::new();
         encode(&mut text, &registry).expect("numbers can be written");
         let lines = |kind: &str| -> Vec<(String, String)> {
