@@ -87,9 +87,8 @@ fn name(method: &Method) -> &'static str {
 mod tests {
     use std::collections::BTreeSet;
 
-    use prometheus_client::encoding::text::encode;
-
     use everturn::core::cost::Usage;
+    use prometheus_client::encoding::text::encode;
 
     use super::*;
     use crate::fronts::Front;
