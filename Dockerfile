@@ -4,8 +4,16 @@
 # system that RUST builds on. Nothing is run in it while it is built; only the health check needs bash.
 ARG RUST=rust:1.95-slim-bookworm
 ARG BASE=debian:bookworm-slim
+ARG NODE=node:22-bookworm-slim
+
+FROM ${NODE} AS node
 
 FROM ${RUST} AS build
+# The build script of the web page runs npm.
+COPY --from=node /usr/local/bin/node /usr/local/bin/node
+COPY --from=node /usr/local/lib/node_modules /usr/local/lib/node_modules
+RUN ln -s ../lib/node_modules/npm/bin/npm-cli.js /usr/local/bin/npm
+ENV BUILD_PAGE=require
 WORKDIR /src
 COPY . .
 # The caches make the next build on the same machine faster. They are not part of the image.

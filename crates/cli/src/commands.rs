@@ -12,6 +12,7 @@ pub mod demo;
 pub mod doctor;
 pub mod export;
 pub mod mcp;
+pub mod open;
 pub mod replay;
 pub mod run;
 pub mod serve;

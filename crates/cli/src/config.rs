@@ -119,6 +119,9 @@ pub struct Flags {
     /// Give every agent of the file the tools and limits of the demo; the tools write lines to this file.
     #[arg(long, value_name = "FILE", hide = true)]
     demo_tools: Option<PathBuf>,
+    /// End with the parent, which starts another server when this one is killed.
+    #[arg(long, hide = true)]
+    restarted: bool,
 }
 
 impl Flags {
@@ -138,6 +141,11 @@ impl Flags {
     /// The side file of the demo's tools, where the daemon of a demo is started.
     pub fn demo_tools(&self) -> Option<&Path> {
         self.demo_tools.as_deref()
+    }
+
+    /// Whether the parent starts another server when this one is killed.
+    pub fn is_restarted(&self) -> bool {
+        self.restarted
     }
 
     /// Flags with nothing set but the paths.
@@ -176,6 +184,8 @@ pub struct Sourced<T> {
 /// The server's complete configuration.
 #[derive(Debug)]
 pub struct Config {
+    /// Whether the parent starts another server when this one is killed.
+    pub is_restarted: bool,
     pub listen: Sourced<ListenAddress>,
     pub exposure: Exposure,
     pub hosts: Sourced<Vec<String>>,
@@ -234,6 +244,10 @@ pub struct Config {
     file: Origin,
 }
 
+fn parsed_models(names: &[String]) -> anyhow::Result<Vec<ModelId>> {
+    names.iter().map(|name| Ok(name.parse()?)).collect()
+}
+
 impl Config {
     /// Merges flags, environment and file. `variable` reads an environment variable.
     pub fn read(flags: &Flags, variable: impl Fn(&str) -> Option<String>) -> anyhow::Result<Self> {
@@ -246,13 +260,13 @@ impl Config {
         let listen = layered("--listen", flags.listen.clone(), "EVERTURN_LISTEN", &set, listen, from_file)?;
         let model = file.model.take().map(|model| model.parse()).transpose().with_context(in_file)?;
         let model = layered("--model", flags.model.clone(), "EVERTURN_MODEL", &set, model, from_file)?;
-        let fallbacks =
-            file.fallbacks.iter().map(|model| model.parse()).collect::<Result<_, _>>().with_context(in_file)?;
+        let fallbacks = parsed_models(&file.fallbacks).with_context(in_file)?;
         let data = layered("--data", flags.data.clone(), "EVERTURN_DATA", &set, file.data.take(), from_file)?;
         let usual_data = || anyhow::Ok(Sourced { value: DataDir::usual(set)?, origin: Origin::Default });
         let data = data.map_or_else(usual_data, Ok)?;
         let system = layered("--system", flags.system.clone(), "EVERTURN_SYSTEM", &set, file.system.take(), from_file)?;
         let config = Self {
+            is_restarted: flags.restarted,
             listen: usually(listen, ListenAddress::Tcp((Ipv4Addr::LOCALHOST, PORT).into())),
             exposure: exposure(flags, &mut file, &set, from_file)?,
             hosts: reach::hosts(listed("--host", &flags.host, "EVERTURN_HOSTS", &set, file.hosts, from_file)?)?,

@@ -28,8 +28,8 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use everturn_frontend::{client, entropy, output};
 
 use commands::{
-    archive, asks, backup, chat, chats, completions, delete, demo, doctor, export, mcp as mcp_command, replay, run,
-    serve, status, tokens, understudy,
+    archive, asks, backup, chat, chats, completions, delete, demo, doctor, export, mcp as mcp_command, open, replay,
+    run, serve, status, tokens, understudy,
 };
 use server::Extension;
 
@@ -109,6 +109,12 @@ enum Command {
     /// log filter, such as `info` or `everturn_server=debug`; logs go to standard error.
     #[command(after_help = serve::EXAMPLES)]
     Serve(config::Flags),
+    /// Open the web page of the running daemon, logged in.
+    ///
+    /// Makes a link that works once, within a minute, and opens it in the browser; prints it where there is no
+    /// browser. The session ends after 30 days, or after 12 hours if it may approve calls or manage tokens.
+    #[command(after_help = open::EXAMPLES)]
+    Open(open::Open),
     /// Break everything, and prove that nothing was lost.
     ///
     /// Starts a daemon and a stand-in for the models in a temporary directory, chats over four wire formats,
@@ -196,6 +202,7 @@ fn main() -> ExitCode {
                 Command::Status(status) => status.run().await,
                 Command::Export(export) => export.run().await,
                 Command::Run(run) => run.run().await,
+                Command::Open(open) => open.run().await,
                 Command::Tokens(tokens) => tokens.run().await,
                 Command::Mcp(mcp) => mcp.run().await,
                 Command::Completions { shell } => completions::print(shell, Args::command()),
@@ -203,6 +210,9 @@ fn main() -> ExitCode {
                 Command::Doctor(doctor) => doctor.run().await,
                 Command::Replay(replay) => replay.run().await,
                 Command::Serve(flags) => {
+                    if flags.is_restarted() {
+                        process::parent::end_with_parent();
+                    }
                     let demo = demo::DaemonTools::of(&flags);
                     serve::run(&flags, demo.as_ref().map(|tools| tools as &dyn Extension)).await
                 }

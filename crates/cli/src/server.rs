@@ -10,7 +10,7 @@ use everturn::stores::{Durability, Memory, Postgres, Sqlite, Store, Tokens, post
 use everturn::{Agent, Builder, Engine, Metrics};
 use everturn_mcp::McpServers;
 use everturn_server::{
-    AnnouncedAddress, ConnectedProviders, DataDir, FirstToken, GATEWAY_AGENT, Instance, ListenerConfig, Reach, Server,
+    AnnouncedAddress, ConnectedProviders, DataDir, Drill, FirstToken, GATEWAY_AGENT, Instance, ListenerConfig, Reach, Server,
     ServerLifetime, ServerParts, WorkspaceService, connect_providers,
 };
 use prometheus_client::registry::Registry;
@@ -20,6 +20,7 @@ use crate::hooks;
 use crate::mcp::{self, Starts, Usual};
 use crate::output;
 use crate::persona_tools;
+use crate::process::parent::kill;
 use crate::process::{descriptors, private};
 use crate::recording::Whose;
 use crate::skills;
@@ -145,7 +146,7 @@ impl Running {
         let variable = |name: &str| std::env::var(name).ok();
         let mut registry = Registry::default();
         let builder = Engine::builder().store(store.clone()).metrics(Metrics::register(&mut registry));
-        let ConnectedProviders { mut builder, model, models, without_key } =
+        let ConnectedProviders { mut builder, model, models, without_key, stand_in } =
             connect_providers(builder, &config.wire_limits(), &config.company(), variable)?;
         let is_keyless = model.provider() == "understudy"; // With any key the model would be another one.
         let model = config.model.value.clone().unwrap_or(model);
@@ -176,6 +177,9 @@ impl Running {
         let agent = config.workspace.value.as_ref().map_or(AGENT.into(), |directory| agent_in(AGENT, directory));
         let told = workspaces.as_ref().map(|workspaces| workspaces.told.clone()).unwrap_or_default();
         let workspace_service = workspaces.map(|workspaces| Arc::new(workspaces) as Arc<dyn WorkspaceService>);
+        // Only a server without keys, which no other machine reaches, breaks things for show.
+        let drill = (is_keyless && extension.is_none() && at.iter().all(ListenerConfig::is_loopback))
+            .then(|| Drill { stand_in, kill: config.is_restarted.then_some(kill as fn()) });
         let parts = ServerParts {
             engine,
             store,
@@ -187,6 +191,8 @@ impl Running {
             limits,
             workspaces: told,
             workspace_service,
+            page: everturn_page::FILES,
+            drill,
         };
         let Exposure { proxies, origins, .. } = &config.exposure;
         let (proxies, origins) = (proxies.value.clone(), origins.value.clone());

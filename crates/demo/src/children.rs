@@ -76,7 +76,8 @@ struct Request {
     thoughts: String,
 }
 
-fn everturn(dir: &Path) -> anyhow::Result<Command> {
+/// This program, without keys, in a directory of its own.
+pub(super) fn everturn(dir: &Path) -> anyhow::Result<Command> {
     let mut command = Command::new(std::env::current_exe().context("this program cannot be found again")?);
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(is_foreign)) {
         command.env_remove(name);
@@ -87,7 +88,7 @@ fn everturn(dir: &Path) -> anyhow::Result<Command> {
 }
 
 /// Reads what a process says until it says this; what it says later is read and forgotten.
-async fn said(child: &mut Child, until: &str) -> anyhow::Result<Vec<String>> {
+pub(super) async fn said(child: &mut Child, until: &str) -> anyhow::Result<Vec<String>> {
     let stdout = child.stdout.take().context("its output was taken")?;
     let mut lines = BufReader::new(stdout).lines();
     let mut said: Vec<String> = Vec::new();

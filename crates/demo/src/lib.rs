@@ -10,6 +10,7 @@ mod children;
 mod count;
 mod dice;
 mod ledger;
+mod page;
 #[cfg(feature = "sabotage")]
 mod sabotage;
 mod spectator;
@@ -41,6 +42,7 @@ pub const EXAMPLES: &str = "Examples:
   everturn demo --seed 7
   everturn demo --wire anthropic --fault kill@137
   everturn demo --json | jq .balanced
+  everturn demo --page
 
 Faults: cut, input, stall, lose, 529, 429, kill, kill-tool, join, steer, stop. @number says at which word, as in cut@37; for input
 at which call (1 to 3), for 429 how many seconds to wait (1 to 5); 529 and kill-tool take none.";
@@ -69,6 +71,9 @@ pub struct Demo {
     /// Keep the directory with the daemon's data and log, and print its path.
     #[arg(long)]
     keep: bool,
+    /// Serve the web page instead, with buttons that cut the model's stream and kill the server; it comes back.
+    #[arg(long, conflicts_with_all = ["seed", "wire", "fault", "json", "quick", "columns"])]
+    page: bool,
     /// Show bars this wide even where there is no terminal.
     #[arg(long, hide = true)]
     columns: Option<usize>,
@@ -77,6 +82,9 @@ pub struct Demo {
 impl Demo {
     /// Plays the story. Exit codes: 0 the ledger balances, 1 it does not, 130 interrupted.
     pub async fn run(self) -> anyhow::Result<ExitCode> {
+        if self.page {
+            return page::run(self.keep).await;
+        }
         let mode = if self.json { Mode::Silent } else { Mode::detect(self.columns) };
         let narrator = Arc::new(Narrator::new(mode));
         let mut terminated = signal(SignalKind::terminate())?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use everturn_core::chat::{Chat, TurnEnd};
+use everturn_core::chat::{Chat, Effect, TurnEnd};
 use everturn_core::context::CompactionThreshold;
 use everturn_core::ids::{CallUid, ChatId, ModelId};
 use everturn_core::limits::Limits;
@@ -334,6 +334,12 @@ impl Agent {
     #[must_use]
     pub fn client_tools(&self) -> Vec<String> {
         self.shelf().client_names()
+    }
+
+    /// What running a call of this tool twice would do; `None` for tools that clients or providers run, and unknown ones.
+    #[must_use]
+    pub fn effect_of(&self, tool: &str) -> Option<Effect> {
+        self.shelf().effect_of(tool)
     }
 
     /// The tools as they are now, live ones included.

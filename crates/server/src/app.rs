@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use axum::extract::Request;
 use everturn::core::budget::BudgetAccount;
 use everturn::core::command::ModelChoice;
 use everturn::core::doctor::foreign::{self, Loss};
@@ -28,6 +29,7 @@ use everturn::stores::{
     StoreError, StoreExt as _, SubmitError, Token, TokenHash, Tokens,
 };
 use everturn::{Agent, ChatHandle, CreateError, Engine, Feed, Subscription};
+use everturn_understudy::Understudy;
 use prometheus_client::registry::Registry;
 use serde_json::Value;
 use tokio::sync::Semaphore;
@@ -45,7 +47,7 @@ use crate::auth::access::Caller;
 use crate::auth::audit::RecordedAnswers;
 use crate::auth::cors::AllowedSites;
 use crate::auth::failures::FailedLogins;
-use crate::auth::guard::{Hosts, RequestIds};
+use crate::auth::guard::{ClientPeer, Hosts, RequestIds};
 use crate::auth::proxies::Network;
 use crate::auth::token_watch::TokenWatches;
 use crate::entropy;
@@ -55,8 +57,12 @@ use crate::fronts::gateway::{GATEWAY_AGENT, Gateway};
 use crate::metrics::meter::ServerMetrics;
 use crate::net::serve::Reach;
 use crate::net::slow_reader::budget::ResponseBudget;
+use crate::page::{PageFile, PageTransport};
 use crate::setup::limits::ServerLimits;
 use crate::setup::offer::{ModelOffer, ModelPick, instead};
+
+/// The provider that stands in for models.
+const STAND_IN: &str = "understudy";
 
 /// The parts that a server is built from.
 pub struct ServerParts {
@@ -80,6 +86,19 @@ pub struct ServerParts {
     pub workspaces: BTreeMap<String, wire::AgentWorkspace>,
     /// What clients may know and do there; `None` if no agent has a workspace.
     pub workspace_service: Option<Arc<dyn WorkspaceService>>,
+    /// The files of the web page; empty if there is none.
+    pub page: &'static [PageFile],
+    /// Breaks things for show; `None` in a server that does real work.
+    pub drill: Option<Drill>,
+}
+
+/// Breaks things in front of a person, in a server whose models the stand-in plays.
+#[derive(Clone)]
+pub struct Drill {
+    /// The stand-in, whose streams are cut.
+    pub stand_in: Understudy,
+    /// Kills this process, if a parent starts another in its place.
+    pub kill: Option<fn()>,
 }
 
 /// What clients may know and do about the workspace of a chat's agent. An agent without one has no changes and no jobs.
@@ -112,6 +131,8 @@ pub struct App {
     models: Vec<ModelOffer>,
     workspaces: BTreeMap<String, wire::AgentWorkspace>,
     pub(crate) workspace_service: Option<Arc<dyn WorkspaceService>>,
+    pub(crate) page: &'static [PageFile],
+    pub(crate) drill: Option<Drill>,
     pub(crate) limits: ServerLimits,
     pub(crate) hosts: Hosts,
     pub(crate) proxies: Vec<Network>,
@@ -194,6 +215,8 @@ impl App {
             limits,
             workspaces,
             workspace_service,
+            page,
+            drill,
         } = parts;
         let meter = ServerMetrics::register(&mut registry);
         let bodies = Arc::new(Semaphore::new(limits.bodies_bytes_max));
@@ -208,6 +231,8 @@ impl App {
             models,
             workspaces,
             workspace_service,
+            page,
+            drill,
             limits,
             hosts,
             proxies: reach.proxies,
@@ -477,10 +502,33 @@ impl App {
         !self.shutdown.is_cancelled() && self.store.ready().await.is_ok()
     }
 
-    /// The token with this hash, if it exists and is valid.
+    /// The token with this hash, if it exists and is valid, and so is the token that it was made from.
     pub async fn token(&self, hash: &TokenHash) -> Result<Option<Token>, StoreError> {
+        let found = self.good_token(hash).await?;
+        match found.as_ref().and_then(|token| token.kind.parent()) {
+            Some(parent) if self.good_token(parent).await?.is_none() => Ok(None),
+            _ => Ok(found),
+        }
+    }
+
+    async fn good_token(&self, hash: &TokenHash) -> Result<Option<Token>, StoreError> {
         let token = self.tokens.find(hash).await?;
         Ok(token.filter(|token| token.hash.matches(hash) && token.is_good(self.now())))
+    }
+
+    /// Whether the stand-in plays the model of the default agent.
+    pub fn has_stand_in(&self) -> bool {
+        let mut agents = self.engine.agents();
+        let agent = agents.find(|(name, _)| *name == self.agent);
+        agent.is_some_and(|(_, agent)| agent.models.first().is_some_and(|model| model.provider() == STAND_IN))
+    }
+
+    /// How a request reached the server: a configured proxy has ended TLS.
+    pub fn transport(&self, request: &Request) -> PageTransport {
+        match request.extensions().get::<ClientPeer>() {
+            Some(peer) if peer.is_over_tls(&self.proxies) => PageTransport::Tls,
+            _ => PageTransport::Plain,
+        }
     }
 
     /// The agents' models, and those that a chat may choose beside them.
@@ -509,11 +557,15 @@ impl App {
 
     /// The agents, by name.
     pub fn agents(&self) -> Vec<wire::AgentInfo> {
-        let tool = |spec: &ToolSpec| wire::AgentTool { name: spec.name.clone(), description: spec.description.clone() };
+        let tool = |agent: &Agent, spec: &ToolSpec| wire::AgentTool {
+            name: spec.name.clone(),
+            description: spec.description.clone(),
+            effect: agent.effect_of(&spec.name).map(wire::ToolEffect::from),
+        };
         let info = |(name, agent): (&str, &Agent)| wire::AgentInfo {
             name: name.into(),
             models: agent.models.iter().map(ToString::to_string).collect(),
-            tools: agent.offered().iter().map(tool).collect(),
+            tools: agent.offered().iter().map(|spec| tool(agent, spec)).collect(),
             workspace: self.workspaces.get(name).cloned(),
         };
         self.engine.agents().filter(|(name, _)| *name != GATEWAY_AGENT).map(info).collect()

@@ -6,4 +6,5 @@ pub(crate) mod cors;
 pub(crate) mod failures;
 pub(crate) mod guard;
 pub(crate) mod proxies;
+pub(crate) mod session;
 pub(crate) mod token_watch;

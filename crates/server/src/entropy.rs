@@ -43,3 +43,19 @@ pub fn salt() -> std::io::Result<[u8; 32]> {
 pub fn secret() -> std::io::Result<String> {
     Ok(format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(salt()?)))
 }
+
+/// Half of a session: 256 random bits.
+///
+/// # Errors
+/// The system's random number generator failed.
+pub fn half() -> std::io::Result<String> {
+    Ok(URL_SAFE_NO_PAD.encode(salt()?))
+}
+
+/// A login code: 128 random bits, because it is valid for a minute and may be typed.
+///
+/// # Errors
+/// The system's random number generator failed.
+pub fn code() -> std::io::Result<String> {
+    Ok(URL_SAFE_NO_PAD.encode(&salt()?[..16]))
+}

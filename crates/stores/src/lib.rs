@@ -60,4 +60,4 @@ pub use store::{
     NewsResult, Receipt, Store, StoreError, StoreExt, Submission, SubmitError, Submitted, Unsettled, WriteError,
 };
 pub use tables::{Durability, PAGE_BYTES_MAX, PAGE_LEN_MAX};
-pub use tokens::{Scope, Scopes, Token, TokenHash, Tokens};
+pub use tokens::{Scope, Scopes, Token, TokenHash, TokenKind, Tokens};

@@ -35,7 +35,7 @@ use crate::store::{
     Store, StoreError, Submission, SubmitError, Submitted, Unsettled, WriteError,
 };
 use crate::tables::{self, ORPHANS_LEN_MAX, PAGE_LEN_MAX, PageBudget};
-use crate::tokens::{Token, TokenHash, Tokens};
+use crate::tokens::{Token, TokenHash, TokenKind, Tokens};
 
 /// A store that lives as long as the process.
 #[derive(Debug, Default)]
@@ -304,6 +304,22 @@ impl Tokens for Memory {
         if let Some(token) = self.tokens().get_mut(hash) {
             token.revoked.get_or_insert(at);
         }
+        Ok(())
+    }
+
+    async fn exchange(&self, code: &TokenHash, session: &Token) -> Result<bool, StoreError> {
+        let mut tokens = self.tokens();
+        let found = tokens
+            .get_mut(code)
+            .filter(|found| matches!(found.kind, TokenKind::Code { .. }) && found.is_good(session.made));
+        let Some(found) = found else { return Ok(false) };
+        found.revoked = Some(session.made);
+        tokens.entry(session.hash).or_insert_with(|| session.clone());
+        Ok(true)
+    }
+
+    async fn forget(&self, before: Timestamp) -> Result<(), StoreError> {
+        self.tokens().retain(|_, token| !token.is_forgotten(before));
         Ok(())
     }
 

@@ -27,6 +27,13 @@ pub trait Tokens: Send + Sync + 'static {
     /// Revokes a token. The first time counts; an unknown hash does nothing.
     async fn revoke(&self, hash: &TokenHash, at: Timestamp) -> Result<(), StoreError>;
 
+    /// Uses up a code and adds the session it opens, in one transaction. `false`, and nothing changes, if there is no such
+    /// code, or it was used or has expired when the session was made.
+    async fn exchange(&self, code: &TokenHash, session: &Token) -> Result<bool, StoreError>;
+
+    /// Deletes the sessions and codes that were revoked or expired before.
+    async fn forget(&self, before: Timestamp) -> Result<(), StoreError>;
+
     /// Stores a request, unless the same owner stored one under the same key; returns the stored one. Deletes requests
     /// older than [`IDEMPOTENCY_AGE_MAX`](crate::IDEMPOTENCY_AGE_MAX).
     async fn remember(&self, asked: &IdempotencyRecord) -> Result<IdempotencyRecord, StoreError>;
@@ -52,6 +59,56 @@ pub struct Token {
     pub expires: Option<Timestamp>,
     /// When it was revoked.
     pub revoked: Option<Timestamp>,
+    /// What it is used as.
+    pub kind: TokenKind,
+}
+
+/// What a token is used as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TokenKind {
+    /// A client's own token.
+    #[default]
+    Bearer,
+    /// A session of the web page. It ends with the token that it was made from.
+    Session {
+        /// The token that it was made from.
+        parent: TokenHash,
+    },
+    /// A code that opens one session.
+    Code {
+        /// The token that made it, and the parent of the session.
+        parent: TokenHash,
+    },
+}
+
+impl TokenKind {
+    /// The token that it ends with.
+    #[must_use]
+    pub const fn parent(&self) -> Option<&TokenHash> {
+        match self {
+            Self::Bearer => None,
+            Self::Session { parent } | Self::Code { parent } => Some(parent),
+        }
+    }
+
+    /// Its name, as it is stored.
+    pub(crate) const fn name(&self) -> &'static str {
+        match self {
+            Self::Bearer => "token",
+            Self::Session { .. } => "session",
+            Self::Code { .. } => "code",
+        }
+    }
+
+    /// The kind with this name and parent. `None` for names of later releases, and if the parent is missing.
+    pub(crate) fn named(name: &str, parent: Option<TokenHash>) -> Option<Self> {
+        match (name, parent) {
+            ("token", None) => Some(Self::Bearer),
+            ("session", Some(parent)) => Some(Self::Session { parent }),
+            ("code", Some(parent)) => Some(Self::Code { parent }),
+            _ => None,
+        }
+    }
 }
 
 impl Token {
@@ -59,6 +116,13 @@ impl Token {
     #[must_use]
     pub fn is_good(&self, now: Timestamp) -> bool {
         self.revoked.is_none() && self.expires.is_none_or(|expires| now < expires)
+    }
+
+    /// Whether [`Tokens::forget`] deletes it.
+    #[must_use]
+    pub fn is_forgotten(&self, before: Timestamp) -> bool {
+        let is_over = |at: Option<Timestamp>| at.is_some_and(|at| at < before);
+        self.kind != TokenKind::Bearer && (is_over(self.revoked) || is_over(self.expires))
     }
 }
 
@@ -216,6 +280,7 @@ mod tests {
             made: Timestamp(1),
             expires: Some(Timestamp(10)),
             revoked: None,
+            kind: TokenKind::Bearer,
         };
         assert!(token.is_good(Timestamp(9)));
         assert!(!token.is_good(Timestamp(10)));

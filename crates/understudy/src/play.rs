@@ -13,6 +13,7 @@ use everturn_core::recovery::Capabilities;
 use everturn_providers::{Frame, FrameStream, ModelFacts, Provider};
 use futures_util::StreamExt as _;
 use futures_util::stream;
+use tokio::sync::watch;
 
 use crate::cue::{Cue, Script};
 use crate::fault::{self, Happened};
@@ -32,6 +33,8 @@ struct Stage {
     asked: Vec<UnderstudyRequest>,
     open: usize,
     happened: Happened,
+    /// Counts how often streams were cut from outside.
+    cuts: watch::Sender<u64>,
 }
 
 /// What is played when no script is left.
@@ -70,6 +73,7 @@ impl Understudy {
             asked: Vec::new(),
             open: 0,
             happened: Happened::default(),
+            cuts: watch::Sender::new(0),
         };
         Self { name: "understudy".into(), facts, stage: Arc::new(Mutex::new(stage)) }
     }
@@ -133,6 +137,13 @@ impl Understudy {
     #[must_use]
     pub fn streams_open(&self) -> usize {
         self.stage().open
+    }
+
+    /// Cuts the streams that are open in this process, as a broken connection does, and returns how many.
+    pub fn cut_streams(&self) -> usize {
+        let stage = self.stage();
+        stage.cuts.send_modify(|count| *count += 1);
+        stage.open
     }
 
     fn stage(&self) -> MutexGuard<'_, Stage> {
@@ -200,13 +211,17 @@ impl Understudy {
             return Err(error.as_ref().clone().with_provider(&self.name));
         }
         let open = OpenStream::new(self.stage.clone());
+        let cut = self.stage().cuts.subscribe();
         let name = self.name.clone();
-        let turns = stream::unfold((cues, VecDeque::new(), open), move |(mut cues, mut ready, open)| {
+        let turns = stream::unfold((cues, VecDeque::new(), open, cut), move |(mut cues, mut ready, open, cut)| {
             let name = name.clone();
             async move {
                 loop {
+                    if cut.has_changed().unwrap_or(false) {
+                        return None;
+                    }
                     if let Some(frame) = ready.pop_front() {
-                        return Some((frame, (cues, ready, open)));
+                        return Some((frame, (cues, ready, open, cut)));
                     }
                     match cues.pop_front()? {
                         Cue::Slow(time) | Cue::Wait(time) => pause(time).await,

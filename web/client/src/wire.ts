@@ -40,6 +40,8 @@ export type AgentInfo = {
 export type AgentTool = {
   /** The description for the model. */
   description: string;
+  /** What running a call twice would do; absent for tools that clients or providers run. */
+  effect?: ToolEffect | null;
   /** Its name. */
   name: string;
 };
@@ -436,6 +438,21 @@ export type Draft = {
   usage?: Counts;
 };
 
+/** Something to break in front of a person. */
+export type DrillKind = "cut" | "kill";
+
+/** What to break. */
+export type DrillOrder = {
+  /** What. */
+  what: DrillKind;
+};
+
+/** What was broken. */
+export type Drilled = {
+  /** Streams of the stand-in that were cut. */
+  streams: number;
+};
+
 /** The new content of an edited message. */
 export type Edit = {
   /** Words and files, in order, behind `text` if both are given. */
@@ -727,6 +744,52 @@ export type Listed = {
   heading: Heading;
 };
 
+/** An open session, with its half that the page keeps. The other half is in the cookie of the response. */
+export type LoggedIn = {
+  /** The agent of chats that name none. */
+  agent: string;
+  /** The limits of requests. */
+  bounds: RequestBounds;
+  /** What `POST /v1/drill` breaks for show; nothing in a server that does real work. */
+  drills?: Array<DrillKind>;
+  /** When it ends; absent if never. */
+  ends?: number | null;
+  /** The id of the session or token, which gives no access. */
+  id: string;
+  /** The page key, for the header `x-everturn-key` of every request. */
+  key: string;
+  /** Its name. */
+  name: string;
+  /** The owner in whose name it acts. */
+  owner: string;
+  /** A hash of the page's document; absent if the server has no page. Another one means that a newer page is there. */
+  page?: string | null;
+  /** What it may do. */
+  scopes: Array<ScopeName>;
+  /** Whether the stand-in plays the model of that agent. */
+  stand_in: boolean;
+  /** The server's version. */
+  version: string;
+};
+
+/** A login at the web page: a code, or a token that is not kept. */
+export type Login = {
+  /** A code of `POST /v1/codes`. */
+  code?: string | null;
+  /** A token, instead of a code. */
+  token?: string | null;
+};
+
+/** A code that opens one session of the web page, once. */
+export type LoginCode = {
+  /** The code. */
+  code: string;
+  /** Until when it can be used. */
+  ends: number;
+  /** Where the page takes it, below the server's address. The code is in the fragment, which no request contains. */
+  path: string;
+};
+
 /** An MCP server. */
 export type McpServer = {
   /** Its name in the configuration. */
@@ -819,6 +882,12 @@ export type Money = {
   estimated_micros: number;
   /** For tokens that were reported. */
   known_micros: number;
+};
+
+/** A code to make, which opens one session of the web page. */
+export type NewCode = {
+  /** What the session may do: some of the token's scopes; all of them if left out. */
+  scopes?: Array<ScopeName> | null;
 };
 
 /** A part of a message to send. */
@@ -1009,6 +1078,8 @@ export type Reply = {
   alive_ms?: number;
   /** The model's window in tokens, if known. */
   context_limit?: number | null;
+  /** Where each of them is: the bytes (UTF-8) of the answer's text before it. */
+  joined?: Array<number>;
   /** The model; the last one, if several contributed. */
   model: string;
   /** The parts, in order. */
@@ -1037,6 +1108,8 @@ export type ReplyMessage = {
   context_limit?: number | null;
   /** Its number in the chat. Numbers only grow; an edit leaves a gap. */
   id: number;
+  /** Where each of them is: the bytes (UTF-8) of the answer's text before it. */
+  joined?: Array<number>;
   kind: "reply";
   /** The model; the last one, if several contributed. */
   model: string;
@@ -1054,6 +1127,18 @@ export type ReplyMessage = {
   stop: Stop;
   /** The usage that the last attempt reported. */
   usage?: Tokens | null;
+};
+
+/** The limits of requests, in bytes unless the name says otherwise. */
+export type RequestBounds = {
+  /** Any other body. */
+  body_bytes_max: number;
+  /** A body with messages or answers. */
+  files_bytes_max: number;
+  /** Chats in one stream. */
+  followed_chats_max: number;
+  /** Streams of a session at once. */
+  streams_max: number;
 };
 
 /** The result of a client's tool. */
@@ -1195,6 +1280,56 @@ export type Send = {
   text?: string | null;
   /** When a busy chat delivers it to the model; after the turn if left out. */
   when?: When | null;
+};
+
+/** The caller, and what the server allows. */
+export type Session = {
+  /** The agent of chats that name none. */
+  agent: string;
+  /** The limits of requests. */
+  bounds: RequestBounds;
+  /** What `POST /v1/drill` breaks for show; nothing in a server that does real work. */
+  drills?: Array<DrillKind>;
+  /** When it ends; absent if never. */
+  ends?: number | null;
+  /** The id of the session or token, which gives no access. */
+  id: string;
+  /** Its name. */
+  name: string;
+  /** The owner in whose name it acts. */
+  owner: string;
+  /** A hash of the page's document; absent if the server has no page. Another one means that a newer page is there. */
+  page?: string | null;
+  /** What it may do. */
+  scopes: Array<ScopeName>;
+  /** Whether the stand-in plays the model of that agent. */
+  stand_in: boolean;
+  /** The server's version. */
+  version: string;
+};
+
+/** A session of the web page. */
+export type SessionInfo = {
+  /** Whether it is the session of this request. */
+  current: boolean;
+  /** When it ends. */
+  ends?: number | null;
+  /** The id, which gives no access. */
+  id: string;
+  /** When it was opened. */
+  made: number;
+  /** Its name. */
+  name: string;
+  /** The owner in whose name it acts. */
+  owner: string;
+  /** What it may do. */
+  scopes: Array<ScopeName>;
+};
+
+/** The open sessions of the web page. */
+export type SessionsList = {
+  /** Oldest first. */
+  sessions: Array<SessionInfo>;
 };
 
 /** A whole chat, or its newest page. */

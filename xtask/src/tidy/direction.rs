@@ -21,6 +21,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("everturn-understudy", &["everturn-core", "everturn-providers"]),
     ("everturn-server", &["everturn", "everturn-core", "everturn-providers", "everturn-stores", "everturn-understudy"]),
     ("everturn-frontend", &["everturn", "everturn-server"]),
+    ("everturn-page", &["everturn-server"]),
     ("everturn-demo", &["everturn", "everturn-frontend", "everturn-server", "everturn-understudy"]),
     (
         "everturn-cli",
@@ -30,6 +31,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "everturn-demo",
             "everturn-frontend",
             "everturn-mcp",
+            "everturn-page",
             "everturn-providers",
             "everturn-server",
             "everturn-stores",

@@ -1,5 +1,6 @@
 //! `everturn serve`: serve chats over HTTP until Ctrl-C or SIGTERM.
 
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +17,9 @@ use crate::process::logs::{self, Form, Logs};
 use crate::process::signals::Ends;
 use crate::process::stall_monitor::StallMonitor;
 use crate::server::{ChatStorage, Extension, Running, no_token, prepare};
+
+/// How long the link to the web page works that is printed at the start.
+const LINK_TIME: Duration = Duration::from_secs(600);
 
 /// Examples below the help text.
 pub const EXAMPLES: &str = "Examples:
@@ -76,6 +80,7 @@ async fn serve(flags: &Flags, extension: Option<&dyn Extension>) -> anyhow::Resu
     };
     if !is_told {
         banner(&running);
+        page_link(&running).await;
         println!("Ctrl-C stops it.");
         ends.next().await;
     }
@@ -111,6 +116,22 @@ async fn reread(tls: Arc<Tls>, mut told: Signal) {
             }
         }
     }
+}
+
+/// Prints a link to the web page that logs in, on a terminal only: a log must not contain it.
+async fn page_link(Running { server, data, .. }: &Running) {
+    let is_text = matches!(Form::told(|name| std::env::var(name).ok()), Form::Text);
+    let entrance = server.entrances().iter().find(|entrance| matches!(entrance.at, ListenAddress::Tcp(_)));
+    let Some(entrance) = entrance.filter(|_| is_text && std::io::stdout().is_terminal()) else { return };
+    if !server.has_page() {
+        println!("  page   not in this program: it was built without npm");
+        return;
+    }
+    let Ok(Some(secret)) = data.read_token() else { return };
+    if let Ok(path) = server.login_path(&secret, LINK_TIME).await {
+        println!("  page   {}{path}", entrance.url());
+        println!("         (works once, for ten minutes; `everturn open` makes another link)");
+    } // Else the token is not valid any more, which the line above has said.
 }
 
 fn banner(Running { server, data, model, without_key, is_keyless, first_token, what, .. }: &Running) {

@@ -60,12 +60,18 @@ enum Verb {
     },
 }
 
+/// A scope, as it is given on the command line.
 #[derive(Clone, Copy, clap::ValueEnum)]
-enum Scope {
+pub enum Scope {
+    /// Read chats.
     Read,
+    /// Create chats and send.
     Chat,
+    /// Approve and deny calls.
     Approve,
+    /// Manage tokens, read the metrics.
     Admin,
+    /// Read the metrics.
     Metrics,
 }
 

@@ -138,7 +138,7 @@ async fn a_data_directory_is_checked_and_mended() {
     let (code, told, _) = ran(&["doctor", "--data", data]).await;
     assert_eq!(code, Some(1), "{told}");
     for part in
-        ["only its owner", "schema 8", "no damage", "the call of pay␛ has no result", "1 chat, 4 messages: 1 has flaws"]
+        ["only its owner", "schema 9", "no damage", "the call of pay␛ has no result", "1 chat, 4 messages: 1 has flaws"]
     {
         assert!(told.contains(part), "{part} is missing:\n{told}");
     }

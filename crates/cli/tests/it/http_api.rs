@@ -132,6 +132,7 @@ impl Reader {
             ("URL".to_owned(), daemon.base.clone()),
             ("AUTH".to_owned(), format!("authorization: Bearer {}", daemon.token)),
             ("JSON".to_owned(), "content-type: application/json".to_owned()),
+            ("JAR".to_owned(), scratch.path().join("cookies").display().to_string()),
         ]);
         Self { daemon, scratch, variables }
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use everturn::core::ids::Timestamp;
 use everturn::core::message::Stop;
-use everturn::stores::{Memory, Scope, Token, TokenHash, Tokens as _};
+use everturn::stores::{Memory, Scope, Token, TokenHash, TokenKind, Tokens as _};
 use everturn::{Agent, Approval, Engine, Policy, ToolContext, tool};
 use everturn_server::{Server, ServerLimits, ServerParts};
 use everturn_understudy::{Script, Understudy, call, reasoning, script, stop, text};
@@ -115,6 +115,7 @@ impl Stage {
             made: Timestamp(0),
             expires: None,
             revoked: None,
+            kind: TokenKind::Bearer,
         };
         memory.put(&token).await.unwrap();
         let parts = ServerParts {
@@ -128,6 +129,8 @@ impl Stage {
             limits: ServerLimits::default(),
             workspaces: BTreeMap::new(),
             workspace_service: None,
+            page: &[],
+            drill: None,
         };
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let server = Server::start(parts, address, &[]).await.unwrap();

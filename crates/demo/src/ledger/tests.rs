@@ -29,6 +29,7 @@ fn reply(id: u64, parts: Vec<Part>) -> Message {
         alive_ms: 1,
         context_limit: None,
         seams: 0,
+        joined: vec![],
         retracted: vec![],
     };
     message(id, Body::Reply(reply))

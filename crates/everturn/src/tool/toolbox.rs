@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use everturn_core::chat::Chat;
+use everturn_core::chat::{Chat, Effect};
 use everturn_core::ids::{ChatId, MessageId, Timestamp};
 use everturn_core::message::{Call, RunBy};
 use everturn_core::permission::{PatternKind, Permissions};
@@ -281,6 +281,11 @@ fn fits(spec: &ToolSpec) -> Result<jsonschema::Validator, BadTool> {
 }
 
 impl Shelf {
+    /// The effect of a tool that this process runs.
+    pub(crate) fn effect_of(&self, tool: &str) -> Option<Effect> {
+        self.tools.get(tool).map(|entry| entry.policy.effect)
+    }
+
     /// Refuses tools of a chat that clash with these or that no provider takes.
     pub(crate) fn check(&self, setup: &Setup) -> Result<(), BadSetup> {
         setup.check()?;

@@ -2,8 +2,8 @@
 
 use everturn_server::wire::{
     Accepted, Account, AgentsList, Answer, Answers, ChangedFiles, Chat, Chats, Create, Edit, GrantsList, JobInfo,
-    JobsList, McpServerList, Messages, Models, NewPart, NewToken, Nothing, OpenAsks, Patch, Secret, Send, TokenInfo,
-    TokensList, UndoCalls, Usage, When,
+    JobsList, LoginCode, McpServerList, Messages, Models, NewCode, NewPart, NewToken, Nothing, OpenAsks, Patch, Secret,
+    Send, Session, TokenInfo, TokensList, UndoCalls, Usage, When,
 };
 use reqwest::Method;
 use serde::Serialize;
@@ -93,6 +93,16 @@ impl Client {
     /// Moves a queued message to the front.
     pub async fn promote(&self, chat: &str, id: u64) -> Result<Accepted, ClientError> {
         self.command(Method::POST, format!("/v1/chats/{chat}/queue/{id}/promote"), &Nothing {}).await
+    }
+
+    /// Makes a code that opens one session of the web page.
+    pub async fn login_code(&self, new: &NewCode) -> Result<LoginCode, ClientError> {
+        self.command(Method::POST, "/v1/codes".into(), new).await
+    }
+
+    /// The token in use: its owner and scopes.
+    pub async fn session(&self) -> Result<Session, ClientError> {
+        self.get("/v1/session").await
     }
 
     /// The usage of a chat, with every provider call.

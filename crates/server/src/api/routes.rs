@@ -4,6 +4,7 @@ mod changes;
 mod chats;
 pub(crate) mod commands;
 mod document;
+mod drill;
 mod events;
 mod export;
 mod files;
@@ -12,12 +13,14 @@ mod mcp;
 mod messages;
 mod permissions;
 mod service;
+pub(crate) mod sessions;
 mod tokens;
 
 use axum::Router;
+use axum::extract::{Request, State};
 use axum::http::{Uri, header};
 use axum::middleware::{from_fn, from_fn_with_state};
-use axum::response::IntoResponse as _;
+use axum::response::{IntoResponse as _, Response};
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa::openapi::{InfoBuilder, OpenApi, OpenApiBuilder};
 use utoipa_axum::router::OpenApiRouter;
@@ -27,6 +30,7 @@ use crate::api::problem::{Problem, ProblemKind};
 use crate::app::SharedApp;
 use crate::auth::guard::{guard, is_json};
 use crate::fronts::{self, Front};
+use crate::page;
 
 /// Retry-After of a rejected connection, in seconds.
 const FULL_AFTER_S: u16 = 5;
@@ -41,12 +45,21 @@ pub fn router(app: SharedApp) -> Router {
             "/openapi.json",
             axum::routing::get(move |_: service::MetricsReader| service::document(document.clone())),
         )
-        .fallback(|| async { Problem::not_found() })
+        .fallback(elsewhere)
         .method_not_allowed_fallback(|| async {
             Problem::new(ProblemKind::Method, "Method not allowed for this path; see the Allow header.")
         })
         .layer(from_fn_with_state(app.clone(), guard))
         .with_state(app)
+}
+
+/// Answers requests without a route: files of the page, or nothing.
+async fn elsewhere(State(app): State<SharedApp>, request: Request) -> Response {
+    let (method, path) = (request.method(), request.uri().path());
+    if !page::is_for_page(method, path) {
+        return Problem::not_found().into_response();
+    }
+    page::answer(app.page, method, path, request.headers(), app.transport(&request))
 }
 
 /// The router of connections above the limit: every request is answered with 503.
@@ -117,4 +130,9 @@ fn described() -> OpenApiRouter<SharedApp> {
         .routes(routes!(tokens::list, tokens::make))
         .routes(routes!(tokens::revoke))
         .routes(routes!(mcp::list))
+        .routes(routes!(sessions::code))
+        .routes(routes!(sessions::open, sessions::get, sessions::close))
+        .routes(routes!(sessions::list))
+        .routes(routes!(sessions::revoke))
+        .routes(routes!(drill::order))
 }

@@ -22,6 +22,7 @@ mod message;
 mod name;
 mod part;
 mod problem;
+mod session;
 mod token;
 mod usage;
 
@@ -47,5 +48,9 @@ pub use message::{Body, Media, Message, Messages, Reply, ResultOf, Stop, Summary
 pub use name::{AskKind, RunBy, Rung, SourceOfSummary, Status, Verdict, When};
 pub use part::{Call, File, Part, Provided, Reasoning, Source, Text};
 pub use problem::ProblemBody;
+pub use session::{
+    DrillKind, DrillOrder, Drilled, LoggedIn, Login, LoginCode, NewCode, RequestBounds, Session, SessionInfo,
+    SessionsList,
+};
 pub use token::{NewToken, ScopeName, Secret, TokenInfo, TokensList};
 pub use usage::{Attempt, Currency, Money, SubAgentUsage, Tokens, Usage};

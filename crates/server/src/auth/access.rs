@@ -10,7 +10,7 @@ use axum::extract::{FromRequestParts, RawPathParams};
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 use everturn::core::ids::{CallUid, ChatId};
-use everturn::stores::{Scope, Token};
+use everturn::stores::{Scope, Token, TokenKind};
 
 use crate::api::problem::{Problem, ProblemKind};
 use crate::api::request::KEY;
@@ -42,6 +42,17 @@ impl Caller {
         scopes.iter().any(|scope| self.0.scopes.has(*scope))
     }
 
+    /// A problem if the caller is a session of the web page: a script in the page must not make what outlives the page.
+    pub fn is_token(&self) -> Result<(), Problem> {
+        match self.0.kind {
+            TokenKind::Bearer => Ok(()),
+            TokenKind::Session { .. } | TokenKind::Code { .. } => Err(Problem::new(
+                ProblemKind::Scope,
+                "A session of the web page makes no tokens and no codes; use a token.",
+            )),
+        }
+    }
+
     /// A problem unless the token has one of these scopes.
     pub fn needs(&self, scopes: &[Scope]) -> Result<(), Problem> {
         if self.has(scopes) {
@@ -70,6 +81,8 @@ pub struct Approving;
 pub struct Managing;
 /// [`Scope::Metrics`], or [`Scope::Admin`], which includes it.
 pub struct Measuring;
+/// Any scope.
+pub struct Knowing;
 
 impl RequiredScope for Reading {
     const SCOPES: &[Scope] = &[Scope::Read];
@@ -89,6 +102,10 @@ impl RequiredScope for Approving {
 
 impl RequiredScope for Managing {
     const SCOPES: &[Scope] = &[Scope::Admin];
+}
+
+impl RequiredScope for Knowing {
+    const SCOPES: &[Scope] = &Scope::ALL;
 }
 
 impl RequiredScope for Measuring {
@@ -186,6 +203,9 @@ impl FromRequestParts<SharedApp> for BearerSecret {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &SharedApp) -> Result<Self, Problem> {
+        if let Some(caller) = parts.extensions.get::<Caller>() {
+            caller.is_token()?;
+        }
         let shown = parts.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
         let secret = shown.and_then(|value| value.split_once(' ')).map(|(_, secret)| secret.trim().to_owned());
         secret.map(Self).ok_or_else(|| Problem::new(ProblemKind::Unauthorized, "Send a token."))

@@ -33,6 +33,11 @@ pub fn undone(by: &Token, chat: ChatId, files: usize) {
     tracing::info!(target: AUDIT, event = "undone", by = by.name, %chat, files);
 }
 
+/// Records that something was broken for show.
+pub fn drilled(by: &Token, what: &'static str) {
+    tracing::info!(target: AUDIT, event = "drilled", by = by.name, what);
+}
+
 /// Records that a background job was stopped.
 pub fn job_stopped(by: &Token, chat: ChatId, job: u32) {
     tracing::info!(target: AUDIT, event = "job_stopped", by = by.name, %chat, job);

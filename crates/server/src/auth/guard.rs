@@ -14,7 +14,7 @@ use axum::http::{HeaderValue, Method};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use everturn::core::ids::ChatId;
-use everturn::stores::TokenHash;
+use everturn::stores::{TokenHash, TokenKind};
 use futures_util::FutureExt as _;
 use tokio::time::Instant;
 use tracing::Instrument as _;
@@ -25,13 +25,18 @@ use crate::auth::access::Caller;
 use crate::auth::audit;
 use crate::auth::cors::{self, Site};
 use crate::auth::proxies::Network;
+use crate::auth::session::{ShownSession, comes_from_page};
 use crate::entropy;
 use crate::fronts::Front;
 use crate::net::listen::{ListenAddress, ListenerConfig};
 use crate::net::slow_reader::CutSignal;
+use crate::page;
 
 /// The paths that answer without a token, for the health checks of a supervisor or load balancer.
 pub const PROBES: [&str; 2] = ["/healthz", "/readyz"];
+
+/// The path that opens a session of the web page: `POST` needs no token.
+pub const LOGIN: &str = "/v1/session";
 
 /// The header with a request's id, in requests and responses.
 const REQUEST_ID: &str = "x-request-id";
@@ -43,15 +48,21 @@ pub struct ClientPeer {
     address: IpAddr,
     /// Whether the way was encrypted or did not leave this machine.
     is_private: bool,
+    is_encrypted: bool,
 }
 
 impl ClientPeer {
     /// A client on this machine.
-    pub const LOCAL: Self = Self { address: IpAddr::V4(Ipv4Addr::LOCALHOST), is_private: true };
+    pub const LOCAL: Self = Self { address: IpAddr::V4(Ipv4Addr::LOCALHOST), is_private: true, is_encrypted: false };
 
     /// A client that connected over TCP.
     pub const fn over(address: IpAddr, is_encrypted: bool) -> Self {
-        Self { address, is_private: is_encrypted || address.is_loopback() }
+        Self { address, is_private: is_encrypted || address.is_loopback(), is_encrypted }
+    }
+
+    /// Whether the client's connection was encrypted, here or by a configured proxy.
+    pub fn is_over_tls(&self, proxies: &[Network]) -> bool {
+        self.is_encrypted || proxies.iter().any(|proxy| proxy.has(self.address))
     }
 }
 
@@ -158,10 +169,15 @@ enum Entry {
 
 async fn admit(app: &SharedApp, request: &mut Request, site: Option<&Site>) -> Result<Entry, Problem> {
     is_for_us(app, request)?;
+    let matched = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
+    let is_login = request.method() == Method::POST && matched == Some(LOGIN);
+    let front = Front::of(request.uri().path());
+    let is_page = matched.is_none() && front.is_none() && page::is_for_page(request.method(), request.uri().path());
     match site {
         Some(_) if cors::is_preflight(request.method(), request.headers()) => return Ok(Entry::MayAsk),
-        Some(_) => {}
-        None => is_from_us(app, request.headers())?,
+        Some(_) if !is_login => {} // A page of another site gets no session.
+        None if is_page && page::is_navigation(request.headers()) => {}
+        _ => is_from_us(app, request.headers())?,
     }
     if PROBES.contains(&request.uri().path()) {
         return Ok(Entry::Asks);
@@ -171,10 +187,28 @@ async fn admit(app: &SharedApp, request: &mut Request, site: Option<&Site>) -> R
         .get::<ClientPeer>()
         .map(|peer| unread(*peer, &app.proxies, request.headers()))
         .transpose()?;
-    let front = Front::of(request.uri().path());
-    let caller = identify(app, request.headers(), front, peer).await?;
-    request.extensions_mut().insert(caller);
+    if is_login {
+        request.extensions_mut().insert(LoginPeer(peer));
+    } else if !is_page {
+        let caller = identify(app, (request.method(), request.headers()), front, peer).await?;
+        request.extensions_mut().insert(caller);
+    }
     Ok(Entry::Asks)
+}
+
+/// The client's address in a request that logs in, to count failures.
+#[derive(Debug, Clone, Copy)]
+pub struct LoginPeer(Option<IpAddr>);
+
+impl LoginPeer {
+    /// Counts and records a failed login; a problem if there were too many from this address.
+    pub fn failed(self, app: &SharedApp) -> Result<(), Problem> {
+        if self.0.is_some_and(|peer| app.failures.is_over(peer, app.limits.failures_max)) {
+            return Err(Problem::new(ProblemKind::TooMany, "Too many failed logins; wait a minute.").after(60));
+        }
+        audit::login_failed(self.0); // Bounded by `failures_max`, so the audit file cannot be flooded.
+        Ok(())
+    }
 }
 
 fn is_for_us(app: &SharedApp, request: &Request) -> Result<(), Problem> {
@@ -207,7 +241,7 @@ fn is_from_us(app: &SharedApp, headers: &HeaderMap) -> Result<(), Problem> {
 /// The client's address; a configured proxy forwards it. Refuses a request that crossed a network unencrypted, unless it
 /// comes from a configured proxy, which has ended the TLS connection.
 fn unread(
-    ClientPeer { address, is_private }: ClientPeer,
+    ClientPeer { address, is_private, .. }: ClientPeer,
     proxies: &[Network],
     headers: &HeaderMap,
 ) -> Result<IpAddr, Problem> {
@@ -256,21 +290,31 @@ fn secret(headers: &HeaderMap, front: Option<Front>) -> (Option<&str>, bool) {
 
 async fn identify(
     app: &SharedApp,
-    headers: &HeaderMap,
+    (method, headers): (&Method, &HeaderMap),
     front: Option<Front>,
     peer: Option<IpAddr>,
 ) -> Result<Caller, Problem> {
+    let session = ShownSession::of(headers);
     let (bearer, is_ambiguous) = secret(headers, front);
-    if let (Some(secret), false) = (bearer, is_ambiguous)
+    // One way in: a token and the cookie of a session were put together by two parties.
+    if let (Some(secret), false) = (bearer, is_ambiguous || session.has_cookie())
         && let Some(token) = app.token(&TokenHash::of(secret)).await?
+        && token.kind == TokenKind::Bearer
     {
         return Ok(Caller::bearing(token));
     }
-    if bearer.is_some() {
-        if peer.is_some_and(|peer| app.failures.is_over(peer, app.limits.failures_max)) {
-            return Err(Problem::new(ProblemKind::TooMany, "Too many wrong tokens; wait a minute.").after(60));
+    if bearer.is_none() && front.is_none() && session.is_whole() {
+        comes_from_page(method, headers, |origin| app.hosts.has_origin(origin))?;
+        for hash in session.hashes() {
+            if let Some(token) = app.token(&hash).await?
+                && matches!(token.kind, TokenKind::Session { .. })
+            {
+                return Ok(Caller::bearing(token));
+            }
         }
-        audit::login_failed(peer); // Bounded by `failures_max`, so the audit file cannot be flooded.
+    }
+    if bearer.is_some() || session.is_whole() {
+        LoginPeer(peer).failed(app)?;
     }
     Err(Problem::new(
         ProblemKind::Unauthorized,

@@ -77,6 +77,15 @@ impl ListenerConfig {
         }
     }
 
+    /// Whether only clients on this machine can reach it.
+    #[must_use]
+    pub const fn is_loopback(&self) -> bool {
+        match &self.at {
+            ListenAddress::Unix(_) => true,
+            ListenAddress::Tcp(address) => address.ip().is_loopback(),
+        }
+    }
+
     /// Whether a client on this machine can use it as it is: over loopback, and without a certificate to trust.
     #[must_use]
     pub const fn is_local(&self) -> bool {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use everturn::PollOnWake;
-use everturn::stores::StoreError;
+use everturn::stores::{StoreError, TokenHash};
 use futures_util::future::join_all;
 use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::http1;
@@ -25,7 +25,8 @@ use tokio::time::{sleep, timeout};
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
 
-use crate::api::routes;
+use crate::api::problem::Problem;
+use crate::api::routes::{self, sessions};
 use crate::app::{App, ServerParts, SharedApp, generations};
 use crate::auth::cors::Site;
 use crate::auth::guard::{ClientPeer, Hosts};
@@ -127,6 +128,21 @@ impl Server {
     #[must_use]
     pub const fn resumed(&self) -> usize {
         self.resumed
+    }
+
+    /// Whether the server has the web page.
+    #[must_use]
+    pub fn has_page(&self) -> bool {
+        !self.app.page.is_empty()
+    }
+
+    /// The path of the web page with a code that opens one session of the token with this secret, within this time.
+    ///
+    /// # Errors
+    /// The token is not valid, or the store cannot be used.
+    pub async fn login_path(&self, secret: &str, time: Duration) -> Result<String, Problem> {
+        let token = self.app.token(&TokenHash::of(secret)).await?.ok_or_else(Problem::not_found)?;
+        Ok(sessions::make_code(&self.app, &token, token.scopes, time).await?.path)
     }
 
     /// Stops the server: streams end with a comment, requests under way are answered, steps that are nearly done finish,

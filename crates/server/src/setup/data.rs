@@ -9,7 +9,7 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as 
 use std::path::{Path, PathBuf};
 
 use everturn::core::ids::Timestamp;
-use everturn::stores::{Scopes, StoreError, Token, TokenHash, Tokens};
+use everturn::stores::{Scopes, StoreError, Token, TokenHash, TokenKind, Tokens};
 
 use crate::entropy;
 
@@ -119,7 +119,8 @@ impl DataDir {
         };
         let hash = TokenHash::of(&secret);
         let (name, owner) = ("first".into(), OWNER.into());
-        let token = Token { hash, name, owner, scopes: Scopes::all(), made: now, expires: None, revoked: None };
+        let (scopes, kind) = (Scopes::all(), TokenKind::Bearer);
+        let token = Token { hash, name, owner, scopes, made: now, expires: None, revoked: None, kind };
         tokens.put(&token).await?;
         match tokens.find(&hash).await? {
             Some(token) if token.is_good(now) => Ok(FirstToken::Good),

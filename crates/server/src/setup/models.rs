@@ -74,6 +74,8 @@ pub struct ConnectedProviders {
     pub models: Vec<ModelOffer>,
     /// The providers that need a key and have none.
     pub without_key: Vec<String>,
+    /// The stand-in, which shares its streams with the engine's.
+    pub stand_in: Understudy,
 }
 
 /// A provider that cannot be configured.
@@ -117,8 +119,9 @@ pub fn connect_providers(
     };
     let ollama = OpenAiChat::compatible("ollama", &OLLAMA, http.clone(), catalogue.clone(), at_home)?;
     let openrouter = OpenAiChat::compatible("openrouter", &OPENROUTER, http.clone(), catalogue.clone(), variable)?;
+    let stand_in = Understudy::company(Manner::default());
     builder = builder
-        .provider(Understudy::company(Manner::default()))
+        .provider(stand_in.clone())
         .provider(Anthropic::usual(http.clone(), catalogue.clone(), variable)?)
         .provider(OpenAiResponses::usual(http.clone(), catalogue.clone(), variable)?)
         .provider(company.gemini(Gemini::usual(http.clone(), variable)?, "google", &catalogue))
@@ -127,7 +130,7 @@ pub fn connect_providers(
     for (name, named) in &company.named {
         builder = named.join(builder, name, company, http.clone(), catalogue.clone(), variable)?;
     }
-    Ok(company.survey(builder, &Catalogue::embedded(), variable)) // Prices do not change which models are offered.
+    Ok(company.survey(builder, stand_in, &Catalogue::embedded(), variable)) // Prices do not change which models are offered.
 }
 
 impl ProviderSetup {
@@ -184,6 +187,7 @@ impl ProviderSetup {
     fn survey(
         &self,
         builder: Builder,
+        stand_in: Understudy,
         catalogue: &Catalogue,
         variable: impl Fn(&str) -> Option<String>,
     ) -> ConnectedProviders {
@@ -207,7 +211,7 @@ impl ProviderSetup {
         let (model, _) = default_model(&variable);
         let without = without.iter().map(|(provider, ..)| (*provider).to_owned());
         let without_key = without.chain(idle.iter().map(|(name, _)| (*name).clone())).collect();
-        ConnectedProviders { builder, model, models, without_key }
+        ConnectedProviders { builder, model, models, without_key, stand_in }
     }
 }
 

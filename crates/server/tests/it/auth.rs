@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use everturn::core::ids::Timestamp;
-use everturn::stores::{Scope, TokenHash, Tokens as _};
+use everturn::stores::{Scope, Token, TokenHash, TokenKind, Tokens as _};
 use everturn_server::openapi;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -26,6 +26,9 @@ fn needs(operation: &Operation) -> Option<&'static [Scope]> {
         ("GET", "/metrics") => &[Scope::Metrics, Scope::Admin],
         ("GET", "/v1/tokens") | ("POST", "/v1/tokens") | ("DELETE", "/v1/tokens/{id}") => &[Scope::Admin],
         ("GET", "/v1/mcp") => &[Scope::Admin],
+        ("POST", "/v1/drill") => &[Scope::Chat],
+        ("POST", "/v1/codes") | ("GET" | "DELETE", "/v1/session") => &Scope::ALL,
+        ("GET", "/v1/sessions") | ("DELETE", "/v1/sessions/{id}") => &[Scope::Admin],
         ("GET", _) => &[Scope::Read],
         ("DELETE", "/v1/chats/{id}/grants/{call}") => &[Scope::Approve],
         ("POST", "/v1/chats/{id}/answers") => &[Scope::Chat, Scope::Approve],
@@ -40,7 +43,9 @@ fn operations() -> Vec<Operation> {
     for (path, methods) in document["paths"].as_object().unwrap() {
         for method in methods.as_object().unwrap().keys() {
             let method = method.to_uppercase().parse().unwrap();
-            operations.push(Operation { method, path: path.clone() });
+            let operation = Operation { method, path: path.clone() };
+            let is_login = operation.method == Method::POST && path == "/v1/session"; // See `sessions.rs`.
+            operations.extend((!is_login).then_some(operation));
         }
     }
     assert!(operations.len() > 25, "{operations:?}");
@@ -91,6 +96,17 @@ async fn thing(stage: &Stage, operation: &Operation, whose: Whose) -> String {
         }
         return TokenHash::of(&secret).id();
     }
+    if operation.path.starts_with("/v1/sessions") {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let secret = format!("session {}", NUMBER.fetch_add(1, Ordering::Relaxed));
+        let parent = TokenHash::of(if whose == Whose::Yours { OTHER } else { TOKEN });
+        let found = stage.memory.find(&parent).await.unwrap().unwrap();
+        let session = Token { hash: TokenHash::of(&secret), kind: TokenKind::Session { parent }, ..found };
+        if whose != Whose::Nobodys {
+            stage.memory.put(&session).await.unwrap();
+        }
+        return session.hash.id();
+    }
     let token = match whose {
         Whose::Mine => TOKEN,
         Whose::Yours => OTHER,
@@ -140,7 +156,7 @@ async fn every_route_asks_for_its_scope() {
                 assert_eq!(said, (refused, refused), "{cell}");
                 // The scope for tokens covers the tokens of every owner.
                 let is_there =
-                    whose == Whose::Mine || (whose == Whose::Yours && operation.path.starts_with("/v1/tokens"));
+                    whose == Whose::Mine || (whose == Whose::Yours && !operation.path.starts_with("/v1/chats"));
                 if !refused && !is_there {
                     assert_eq!((status, kind(&problem)), (StatusCode::NOT_FOUND, "not-found"), "{cell}");
                 } else if !refused && !operation.path.contains("{number}") && !operation.path.contains("{call}") {

@@ -287,6 +287,14 @@ impl Tokens for Fragile {
         self.memory.revoke(hash, at).await
     }
 
+    async fn exchange(&self, code: &TokenHash, session: &Token) -> Result<bool, StoreError> {
+        self.memory.exchange(code, session).await
+    }
+
+    async fn forget(&self, before: Timestamp) -> Result<(), StoreError> {
+        self.memory.forget(before).await
+    }
+
     async fn remember(&self, asked: &IdempotencyRecord) -> Result<IdempotencyRecord, StoreError> {
         self.memory.remember(asked).await
     }

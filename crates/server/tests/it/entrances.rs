@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use everturn::core::ids::Timestamp;
-use everturn::stores::{Memory, Scopes, Token, TokenHash, Tokens};
+use everturn::stores::{Memory, Scopes, Token, TokenHash, TokenKind, Tokens};
 use everturn::{Agent, Engine, Metrics};
 use everturn_server::{ListenAddress, ListenerConfig, Reach, Server, ServerLimits, ServerParts, Tls, TlsError};
 use everturn_understudy::{Manner, Understudy};
@@ -52,7 +52,10 @@ impl Inn {
             .start();
         let (hash, scopes) = (TokenHash::of(TOKEN), Scopes::all());
         let (name, owner, made) = ("test".into(), "me".into(), Timestamp(0));
-        memory.put(&Token { hash, name, owner, scopes, made, expires: None, revoked: None }).await.unwrap();
+        memory
+            .put(&Token { hash, name, owner, scopes, made, expires: None, revoked: None, kind: TokenKind::Bearer })
+            .await
+            .unwrap();
         let parts = ServerParts {
             engine,
             store: memory,
@@ -64,6 +67,8 @@ impl Inn {
             limits,
             workspaces: BTreeMap::new(),
             workspace_service: None,
+            page: &[],
+            drill: None,
         };
         let server = Server::open(parts, &[entrance], Reach::default()).await.unwrap();
         let base = server.entrances()[0].url();

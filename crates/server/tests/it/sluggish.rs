@@ -156,6 +156,14 @@ impl Tokens for Sluggish {
         self.tokens.pass(async { revoked }).await
     }
 
+    async fn exchange(&self, code: &TokenHash, session: &Token) -> Result<bool, StoreError> {
+        self.memory.exchange(code, session).await
+    }
+
+    async fn forget(&self, before: Timestamp) -> Result<(), StoreError> {
+        self.memory.forget(before).await
+    }
+
     async fn remember(&self, asked: &IdempotencyRecord) -> Result<IdempotencyRecord, StoreError> {
         self.memory.remember(asked).await
     }

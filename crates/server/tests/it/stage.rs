@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use everturn::core::ids::{ChatId, Timestamp};
 use everturn::core::prompt::ToolSpec;
-use everturn::stores::{Memory, Scope, Store, Token, TokenHash, Tokens};
+use everturn::stores::{Memory, Scope, Store, Token, TokenHash, TokenKind, Tokens};
 use everturn::{Agent, Approval, Engine, Metrics, Policy, tool};
 use everturn_server::{
-    GATEWAY_AGENT, ListenAddress, ListenerConfig, ModelOffer, Reach, Server, ServerLimits, ServerParts, Site, wire,
+    GATEWAY_AGENT, ListenAddress, ListenerConfig, ModelOffer, PageFile, Reach, Server, ServerLimits, ServerParts, Site, wire,
 };
 use everturn_understudy::{Manner, Understudy};
 use prometheus_client::registry::Registry;
@@ -22,6 +22,13 @@ use crate::sluggish::Sluggish;
 
 /// The token that tests use by default; its owner is `me`.
 pub const TOKEN: &str = "evt_of-whoever-the-tests-are-in-most-cases";
+
+/// A page of two files.
+pub const PAGE: [PageFile; 2] = [page_file("/index.html", false), page_file("/assets/page-4XKQ2JZP.js", true)];
+
+const fn page_file(path: &'static str, is_hashed: bool) -> PageFile {
+    PageFile { path, is_hashed, hash: "0123456789abcdef", plain: b"plain", gzip: b"gzip", brotli: b"br" }
+}
 
 /// A server, and a client of it.
 pub struct Stage {
@@ -147,6 +154,8 @@ impl Stage {
             limits,
             workspaces: BTreeMap::new(),
             workspace_service: None,
+            page: &PAGE,
+            drill: None,
         };
         let entrance = ListenerConfig::plain(ListenAddress::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))));
         let reach = Reach { hosts: vec!["everturn.test".into()], origins, ..Reach::default() };
@@ -172,6 +181,7 @@ impl Stage {
             made: Timestamp(0),
             expires,
             revoked: None,
+            kind: TokenKind::Bearer,
         };
         self.memory.put(&token).await.unwrap();
     }

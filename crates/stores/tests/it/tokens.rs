@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use everturn_core::ids::Timestamp;
-use everturn_stores::{IDEMPOTENCY_AGE_MAX, IdempotencyRecord, Memory, Scope, Scopes, Token, TokenHash, Tokens};
+use everturn_stores::{
+    IDEMPOTENCY_AGE_MAX, IdempotencyRecord, Memory, Scope, Scopes, Token, TokenHash, TokenKind, Tokens,
+};
 
 fn token(secret: &str, made: i64) -> Token {
     Token {
@@ -13,6 +15,7 @@ fn token(secret: &str, made: i64) -> Token {
         made: Timestamp(made),
         expires: Some(Timestamp(1_000)),
         revoked: None,
+        kind: TokenKind::Bearer,
     }
 }
 
@@ -58,8 +61,44 @@ async fn requests_are_kept_for_a_while(tokens: &dyn Tokens) {
     assert_eq!(tokens.recall("you", "k\u{0}").await.unwrap(), None, "all that are old are forgotten");
 }
 
+/// PG36: a code opens one session, until it expires, and only a code does. What is over is forgotten, tokens are not.
+async fn a_code_opens_one_session(tokens: &dyn Tokens) {
+    let parent = TokenHash::of("parent");
+    let code = |secret: &str| Token { kind: TokenKind::Code { parent }, ..token(secret, 1) };
+    let session = |secret: &str, made| Token {
+        expires: Some(Timestamp(9_000)),
+        kind: TokenKind::Session { parent },
+        ..token(secret, made)
+    };
+    let (fresh, bearer) = (code("code"), token("bearer", 3));
+    for token in [&fresh, &code("late code"), &bearer] {
+        tokens.put(token).await.unwrap();
+    }
+    let exchanges = [
+        ("no code", session("s1", 10), false),
+        ("bearer", session("s2", 10), false),
+        ("late code", session("s3", 1_000), false), // It expires then.
+        ("code", session("s4", 999), true),
+        ("code", session("s5", 999), false), // Used by now.
+    ];
+    for (secret, session, is_opened) in exchanges {
+        assert_eq!(tokens.exchange(&TokenHash::of(secret), &session).await.unwrap(), is_opened, "{secret}");
+        let found = tokens.find(&session.hash).await.unwrap();
+        assert_eq!(found, is_opened.then_some(session), "{secret}");
+    }
+    let used = tokens.find(&fresh.hash).await.unwrap().unwrap();
+    assert_eq!((used.revoked, used.kind), (Some(Timestamp(999)), fresh.kind));
+    tokens.revoke(&bearer.hash, Timestamp(5)).await.unwrap();
+    tokens.forget(Timestamp(1_001)).await.unwrap();
+    assert_eq!(tokens.find(&fresh.hash).await.unwrap(), None);
+    assert_eq!(tokens.find(&TokenHash::of("late code")).await.unwrap(), None);
+    assert!(tokens.find(&bearer.hash).await.unwrap().is_some(), "a client's token is kept for the list");
+    assert!(tokens.find(&TokenHash::of("s4")).await.unwrap().is_some(), "a session that is open");
+}
+
 #[tokio::test]
 async fn in_memory() {
+    a_code_opens_one_session(&Memory::new()).await;
     tokens_are_kept_by_their_hash(&Memory::new()).await;
     requests_are_kept_for_a_while(&Memory::new()).await;
 }
@@ -74,6 +113,7 @@ async fn in_sqlite_also_after_it_was_closed() {
     let sqlite = Sqlite::open(scratch.as_ref(), &SqliteOptions::default()).unwrap();
     tokens_are_kept_by_their_hash(&sqlite).await;
     requests_are_kept_for_a_while(&sqlite).await;
+    a_code_opens_one_session(&sqlite).await;
     let before = sqlite.list().await.unwrap();
     drop(sqlite);
     let sqlite = Sqlite::open(scratch.as_ref(), &SqliteOptions::default()).unwrap();
@@ -90,4 +130,5 @@ async fn in_postgres() {
     let postgres = Postgres::open(&url, PostgresOptions::default()).await.unwrap();
     tokens_are_kept_by_their_hash(&postgres).await;
     requests_are_kept_for_a_while(&postgres).await;
+    a_code_opens_one_session(&postgres).await;
 }

@@ -3,7 +3,7 @@
 
 import { signal } from "@preact/signals";
 import { Api, Refused } from "@everturn/client";
-import type { ScopeName } from "@everturn/client";
+import type { DrillKind, ScopeName } from "@everturn/client";
 
 export interface Session {
   owner: string;
@@ -14,6 +14,8 @@ export interface Session {
   stand_in?: boolean;
   /** A hash of the page that the server has. */
   page?: string | null;
+  /** What can be broken for show; nothing where a real model answers. */
+  drills?: DrillKind[];
 }
 
 /** `checking` before the first answer; `out` needs a login; `ended`: what is on screen stays readable. */

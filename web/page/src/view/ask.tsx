@@ -29,7 +29,7 @@ function Card({ chat, ask, until }: { chat: ChatState; ask: Ask; until: number |
   return (
     <section class="ask" role="group" aria-label={`${title}: ${ask.tool}`} data-call={ask.call}>
       <header>
-        <h3>{title}</h3>
+        <h2>{title}</h2>
         {until != null && <Left until={until} />}
       </header>
       <p class="tool-name"><Exact text={ask.tool} /></p>

@@ -9,6 +9,7 @@ import { go, route } from "../state/route.js";
 import { can } from "../state/session.js";
 import { keepDraft } from "../state/drafts.js";
 import { Composer } from "./composer.js";
+import { Drill } from "./drill.js";
 import { Header } from "./header.js";
 import { Inspector } from "./inspector.js";
 import { Queue } from "./queue.js";
@@ -74,6 +75,7 @@ function OpenChat({ chat }: { chat: ChatState }) {
           {can("chat") && !status?.archived && (
             <div class="foot-stack">
               <Queue chat={chat} pending={isBusy ? pending : []} onEdit={(text) => keepDraft(chat.id, text)} />
+              <Drill chat={chat} />
               <Composer key={editing?.id ?? "new"} chat={chat} editing={editing} onEdited={() => edit(undefined)} />
             </div>
           )}

@@ -74,7 +74,11 @@ function BreakIt() {
       <h3>Break it yourself</h3>
       <ol>
         <li><button class="link" onClick={() => ask("slow")}>Start a slow answer.</button></li>
-        <li>While it is written, reload this page, switch off your network, or kill the server with <code>kill -9</code> and start it again.</li>
+        <li>While it is written, {session.value?.drills?.includes("kill")
+          ? "reload this page, switch off your network, or press “kill the server” below the answer: another one takes its place."
+          : session.value?.drills?.length
+            ? <>reload this page, press “cut the model’s stream” below the answer, or kill the server with <code>kill -9</code> and start it again.</>
+            : <>reload this page, switch off your network, or kill the server with <code>kill -9</code> and start it again.</>}</li>
         <li>The answer goes on. The page then checks that every word it had shown is still stored, and says so.</li>
       </ol>
     </section>

@@ -50,7 +50,7 @@ pub struct WatchedChats {
 }
 
 /// The most chats in one stream.
-const FOLLOWED_LEN_MAX: usize = 32;
+pub const FOLLOWED_LEN_MAX: usize = 32;
 
 /// The events of many chats, and the list of all, as an endless stream.
 ///

@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::Json as Answer;
 use axum::extract::State;
 use axum::http::StatusCode;
-use everturn::stores::{Scope, StoreError, Token, TokenHash};
+use everturn::stores::{Scope, StoreError, Token, TokenHash, TokenKind};
 
 use crate::api::problem::{Problem, ProblemKind};
 use crate::api::request::{IdempotencyKey, Json};
@@ -24,7 +24,8 @@ const NAME_LEN_MAX: usize = 100;
 ))]
 pub async fn list(_: Authorized<Managing>, State(app): State<SharedApp>) -> Result<Answer<wire::TokensList>, Problem> {
     let tokens = app.tokens.list().await?;
-    Ok(Answer(wire::TokensList { tokens: tokens.iter().map(wire::TokenInfo::from).collect() }))
+    let own = tokens.iter().filter(|token| token.kind == TokenKind::Bearer);
+    Ok(Answer(wire::TokensList { tokens: own.map(wire::TokenInfo::from).collect() }))
 }
 
 /// Creates a token. Its secret is shown only in this response, and again to a repeat with the same token and
@@ -66,6 +67,7 @@ pub async fn make(
         made: app.now(),
         expires: seconds.map(|seconds| app.now() + Duration::from_secs(seconds)),
         revoked: None,
+        kind: TokenKind::Bearer,
     };
     let made = match app.tokens.find(&token.hash).await? {
         Some(made) => made, // Created by an earlier request.
@@ -99,7 +101,8 @@ pub async fn revoke(
     key: IdempotencyKey,
 ) -> Result<Answer<wire::TokenInfo>, Problem> {
     let tokens = app.tokens.list().await?;
-    let token = tokens.iter().find(|token| token.hash.id() == id).ok_or_else(Problem::not_found)?;
+    let is_it = |token: &&Token| token.kind == TokenKind::Bearer && token.hash.id() == id;
+    let token = tokens.iter().find(is_it).ok_or_else(Problem::not_found)?;
     if let Some(key) = &key.0 {
         app.asked(&caller, key, &format!("revoke token {id}")).await?;
     }

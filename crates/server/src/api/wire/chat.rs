@@ -321,6 +321,9 @@ pub struct AgentTool {
     pub name: String,
     /// The description for the model.
     pub description: String,
+    /// What running a call twice would do; absent for tools that clients or providers run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effect: Option<ToolEffect>,
 }
 
 /// Where the tools of an agent work.

@@ -75,6 +75,9 @@ pub struct Reply {
     /// How many times attempts were joined in it.
     #[serde(default)]
     pub seams: u64,
+    /// Where each of them is: the bytes (UTF-8) of the answer's text before it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub joined: Vec<u64>,
     /// Tools whose calls were cut off and retracted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub retracted: Vec<String>,
@@ -196,6 +199,7 @@ impl From<&message::Reply> for Reply {
             alive_ms: reply.alive.as_millis() as u64,
             context_limit: reply.context_limit,
             seams: reply.seams.len() as u64,
+            joined: reply.seams.iter().map(|seam| seam.at as u64).collect(),
             retracted: reply.retracted.clone(),
         }
     }

@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use everturn::core::ids::Timestamp;
-use everturn::stores::{Memory, Scope, Token, TokenHash, Tokens};
+use everturn::stores::{Memory, Scope, Token, TokenHash, TokenKind, Tokens};
 use everturn::{Agent, Engine};
 use everturn_understudy::{Manner, Understudy};
 use http_body_util::BodyExt as _;
@@ -33,7 +33,16 @@ async fn app(memory: &Arc<Memory>, limits: ServerLimits) -> SharedApp {
 /// The tests' token.
 fn token(secret: &str, expires: Option<Timestamp>) -> Token {
     let (hash, scopes) = (TokenHash::of(secret), Scope::ALL.into_iter().collect());
-    Token { hash, name: "test".into(), owner: "me".into(), scopes, made: Timestamp(0), expires, revoked: None }
+    Token {
+        hash,
+        name: "test".into(),
+        owner: "me".into(),
+        scopes,
+        made: Timestamp(0),
+        expires,
+        revoked: None,
+        kind: TokenKind::Bearer,
+    }
 }
 
 /// A server without a listener, with this token store.
@@ -64,6 +73,8 @@ fn app_at(
         limits,
         workspaces: BTreeMap::new(),
         workspace_service: None,
+        page: &[],
+        drill: None,
     };
     Arc::new(App::new(parts, Hosts::new(&[], &["localhost".into()]), Reach::default()))
 }

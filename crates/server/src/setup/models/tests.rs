@@ -18,7 +18,7 @@ fn with(name: &str, wire: WireFormat, url: &str, key_env: Option<&str>) -> Provi
 async fn every_usual_model_has_a_provider() {
     for (provider, variables, model) in KEYS {
         for set in variables {
-            let ConnectedProviders { builder, model: asked, models, without_key } =
+            let ConnectedProviders { builder, model: asked, models, without_key, .. } =
                 brought(&ProviderSetup::default(), &[(set, "a-key")]).unwrap();
             assert_eq!(asked.to_string(), model, "{set}");
             assert_eq!((without_key.contains(&provider.to_owned()), without_key.len()), (false, KEYS.len() - 1));

@@ -203,7 +203,7 @@ async fn insert(conn: &Conn, columns: &ChatColumns, new: &NewChat) -> Result<u64
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $12, $13, $14, $15, $16, $17) ON CONFLICT DO NOTHING";
     let keyed = new.key.as_ref().map(|key| (key.as_bytes(), new.digest()));
     let (key, request) = (keyed.map(|(key, _)| key), keyed.map(|(_, digest)| digest.to_vec()));
-    let params: [Param<'_>; 16] = [
+    let params: [Param<'_>; 17] = [
         (&&columns.id[..], Type::BYTEA),
         (&columns.agent, Type::BYTEA),
         (&columns.owner, Type::BYTEA),

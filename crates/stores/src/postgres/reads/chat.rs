@@ -134,7 +134,7 @@ impl Reads {
         let len = big(query.len as u64);
         let wanted = search::wanted(&query.text);
         let status = query.status.map(tables::status_word);
-        let params: [Param<'_>; 9] = [
+        let params: [Param<'_>; 10] = [
             (&owner, Type::BYTEA),
             (&query.archived, Type::BOOL),
             (&text, Type::BYTEA),

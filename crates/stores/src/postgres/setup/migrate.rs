@@ -8,7 +8,7 @@ use crate::postgres::connection::pool::{Conn, ConnectionPool, TxMode};
 use crate::postgres::connection::retry::{DbFault, RetryWindow};
 use crate::store::StoreError;
 
-const MIGRATIONS: [&str; 9] = [
+const MIGRATIONS: [&str; 10] = [
     include_str!("schema/1.sql"),
     include_str!("schema/2.sql"),
     include_str!("schema/3.sql"),
@@ -18,6 +18,7 @@ const MIGRATIONS: [&str; 9] = [
     include_str!("schema/7.sql"),
     include_str!("schema/8.sql"),
     include_str!("schema/9.sql"),
+    include_str!("schema/10.sql"),
 ];
 /// Advisory lock number: any that no other program uses in the same database.
 const LOCK: i64 = 0x6576_6572_7475_726e;

@@ -9,9 +9,9 @@ use crate::sqlite::Sqlite;
 use crate::sqlite::columns::name;
 use crate::sqlite::writer::thread::DurabilityNeed;
 use crate::store::StoreError;
-use crate::tokens::{Scopes, Token, TokenHash, Tokens};
+use crate::tokens::{Scopes, Token, TokenHash, TokenKind, Tokens};
 
-const COLUMNS: &str = "hash, name, owner, scopes, made, expires, revoked";
+const COLUMNS: &str = "hash, name, owner, scopes, made, expires, revoked, kind, parent";
 
 #[async_trait]
 impl Tokens for Sqlite {
@@ -43,6 +43,20 @@ impl Tokens for Sqlite {
         self.write(DurabilityNeed::Full, move |tx| Ok(revoke(tx.connection, &hash, at)?)).await
     }
 
+    async fn exchange(&self, code: &TokenHash, session: &Token) -> Result<bool, StoreError> {
+        let (code, session) = (*code, session.clone());
+        self.write(DurabilityNeed::Full, move |tx| Ok(exchange(tx.connection, &code, &session)?)).await
+    }
+
+    async fn forget(&self, before: Timestamp) -> Result<(), StoreError> {
+        self.write(DurabilityNeed::Full, move |tx| {
+            let sql = "DELETE FROM tokens WHERE kind <> 'token' AND (revoked < ?1 OR expires < ?1)";
+            tx.connection.prepare_cached(sql)?.execute(params![before.0])?;
+            Ok(())
+        })
+        .await
+    }
+
     async fn remember(&self, asked: &IdempotencyRecord) -> Result<IdempotencyRecord, StoreError> {
         let asked = asked.clone();
         self.write(DurabilityNeed::Full, move |tx| Ok(remember(tx.connection, &asked)?)).await
@@ -55,12 +69,24 @@ impl Tokens for Sqlite {
 }
 
 fn put(connection: &Connection, token: &Token) -> Result<(), rusqlite::Error> {
-    let Token { hash, name, owner, scopes, made, expires, revoked } = token;
-    let mut insert = connection
-        .prepare_cached(&format!("INSERT OR IGNORE INTO tokens ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)"))?;
+    let Token { hash, name, owner, scopes, made, expires, revoked, kind } = token;
+    let mut insert = connection.prepare_cached(&format!(
+        "INSERT OR IGNORE INTO tokens ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)"
+    ))?;
     let (expires, revoked) = (expires.map(|at| at.0), revoked.map(|at| at.0));
-    insert.execute(params![hash.0, name.as_bytes(), owner.as_bytes(), scopes.names(), made.0, expires, revoked])?;
+    let (kind, parent) = (kind.name(), kind.parent().map(|parent| parent.0));
+    let (name, owner) = (name.as_bytes(), owner.as_bytes());
+    insert.execute(params![hash.0, name, owner, scopes.names(), made.0, expires, revoked, kind, parent])?;
     Ok(())
+}
+
+fn exchange(connection: &Connection, code: &TokenHash, session: &Token) -> Result<bool, rusqlite::Error> {
+    let sql = "UPDATE tokens SET revoked = ?2 WHERE hash = ?1 AND kind = 'code' AND revoked IS NULL AND expires > ?2";
+    let is_used = connection.prepare_cached(sql)?.execute(params![code.0, session.made.0])? == 1;
+    if is_used {
+        put(connection, session)?;
+    }
+    Ok(is_used)
 }
 
 fn revoke(connection: &Connection, hash: &TokenHash, at: Timestamp) -> Result<(), rusqlite::Error> {
@@ -95,5 +121,17 @@ fn token_of(row: &Row<'_>) -> Result<Token, rusqlite::Error> {
         made: Timestamp(row.get(4)?),
         expires: row.get::<_, Option<i64>>(5)?.map(Timestamp),
         revoked: row.get::<_, Option<i64>>(6)?.map(Timestamp),
+        kind: kind_of(row)?,
+    })
+}
+
+fn kind_of(row: &Row<'_>) -> Result<TokenKind, rusqlite::Error> {
+    let (name, parent) = (row.get::<_, String>(7)?, row.get::<_, Option<[u8; 32]>>(8)?.map(TokenHash));
+    TokenKind::named(&name, parent).ok_or_else(|| {
+        rusqlite::Error::FromSqlConversionFailure(
+            7,
+            rusqlite::types::Type::Text,
+            format!("kind of token: {name}").into(),
+        )
     })
 }

@@ -18,7 +18,7 @@ use crate::scratch::Scratch;
 
 /// How each schema was made of the one before it, and what was written into the tables that it brought. Rows are never made
 /// anew: they are what stores of that time have left.
-const SCHEMAS: [(&str, &str); 8] = [
+const SCHEMAS: [(&str, &str); 9] = [
     (include_str!("../../../src/sqlite/setup/schema/0001.sql"), include_str!("../../../fixtures/schema/1.sql")),
     (include_str!("../../../src/sqlite/setup/schema/0002.sql"), include_str!("../../../fixtures/schema/2.sql")),
     (include_str!("../../../src/sqlite/setup/schema/0003.sql"), include_str!("../../../fixtures/schema/3.sql")),
@@ -27,6 +27,7 @@ const SCHEMAS: [(&str, &str); 8] = [
     (include_str!("../../../src/sqlite/setup/schema/0006.sql"), ""),
     (include_str!("../../../src/sqlite/setup/schema/0007.sql"), include_str!("../../../fixtures/schema/7.sql")),
     (include_str!("../../../src/sqlite/setup/schema/0008.sql"), ""),
+    (include_str!("../../../src/sqlite/setup/schema/0009.sql"), ""),
 ];
 
 type Tables = BTreeMap<String, Vec<Vec<Value>>>;
@@ -69,7 +70,7 @@ fn is_kept(dir: &Path, before: &Tables, what: &str) {
         assert_eq!(found, rows, "{what}: {table}");
     }
     let mut inspection = SqliteInspection::open(dir).unwrap();
-    assert_eq!(inspection.schema(), Ok((8, 8)), "{what}");
+    assert_eq!(inspection.schema(), Ok((9, 9)), "{what}");
     assert_eq!(inspection.damage(|| ()), Ok(Vec::new()), "{what}");
     let of_chats = inspection.chats().unwrap().into_iter().flat_map(|chat| inspection.defects(chat).unwrap());
     let all = of_chats.chain(inspection.orphans().unwrap());

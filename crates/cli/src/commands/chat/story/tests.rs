@@ -51,6 +51,7 @@ fn reply(id: u64, parts: Vec<Part>, stop: Stop, seams: u64) -> Event {
         alive_ms: 0,
         context_limit: None,
         seams,
+        joined: Vec::new(),
         retracted: Vec::new(),
     };
     Event::Message(Message { id, at: 0, body: Body::Reply(reply) })
