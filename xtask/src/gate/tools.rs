@@ -10,13 +10,21 @@ use everturn_props::shared::VARIABLE;
 use super::Step;
 use crate::workspace;
 
+/// Where a browser for the tests of the page may be; see `crates/cli/tests/it/browser/driver.rs`.
+const BROWSERS: [&str; 4] =
+    ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome", "/snap/bin/chromium"];
+
 /// Makes sure that what the step calls is there.
 pub fn provide(root: &Path, step: Step) -> Result<()> {
     match step {
         Step::Fmt => component(root, "fmt", "rustfmt"),
         Step::Clippy | Step::Features => component(root, "clippy", "clippy"),
         Step::Quick => subcommand(root, "nextest", "cargo-nextest"),
-        Step::Nextest => subcommand(root, "nextest", "cargo-nextest").and_then(|()| packages()),
+        Step::Nextest => {
+            subcommand(root, "nextest", "cargo-nextest")?;
+            packages()?;
+            browser(root)
+        }
         Step::Tidy | Step::Doc | Step::Package | Step::Deny | Step::Doctest | Step::Web => Ok(()),
     }
 }
@@ -51,7 +59,27 @@ fn subcommand(root: &Path, subcommand: &str, package: &str) -> Result<()> {
     install(workspace::cargo(root).args(["install", "--locked", "--debug", package]))
 }
 
-/// Tests need a database server, a pooler, and the program that confines tools. The tests start them, not the machine.
+/// The programs that drive the browser, as their lock file says. The one that npm leaves behind tells which are installed.
+fn browser(root: &Path) -> Result<()> {
+    let here = root.join("crates/cli/tests/browser");
+    let (wanted, installed) = (here.join("package-lock.json"), here.join("node_modules/.everturn-installed"));
+    let wanted = std::fs::read(&wanted).with_context(|| wanted.display().to_string())?;
+    if std::fs::read(&installed).is_ok_and(|installed| installed == wanted) {
+        return Ok(());
+    }
+    eprintln!("the programs that drive the browser are missing: npm ci in {}", here.display());
+    install(Command::new("npm").args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]).current_dir(&here))?;
+    std::fs::write(&installed, wanted).with_context(|| installed.display().to_string())
+}
+
+fn runs(program: &str) -> bool {
+    let mut command = Command::new(program);
+    command.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+/// Tests need a database server, a pooler, the program that confines tools, and a browser. The tests start them, not the
+/// machine.
 fn packages() -> Result<()> {
     let mut missing = Vec::new();
     if everturn_props::postgres_bin().is_err() {
@@ -62,6 +90,12 @@ fn packages() -> Result<()> {
     }
     if !Path::new("/usr/bin/bwrap").exists() {
         missing.push("bubblewrap");
+    }
+    if !BROWSERS.iter().any(|path| Path::new(path).exists()) {
+        missing.push("chromium");
+    }
+    if !runs("npm") {
+        missing.extend(["nodejs", "npm"]);
     }
     if missing.is_empty() {
         return Ok(());

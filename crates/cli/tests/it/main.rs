@@ -1,6 +1,7 @@
 //! The command itself, as its users run it.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod browser;
 mod chat;
 mod config;
 mod config_page;
