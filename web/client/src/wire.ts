@@ -104,6 +104,14 @@ export type Ask = {
   wants: AskKind;
 };
 
+/** A call of a sub-agent that waits for a client or an approval. */
+export type AskBelow = {
+  /** The call. */
+  call: string;
+  /** The sub-agent's chat. `GET /v1/chats/{id}` shows what is asked, `POST /v1/chats/{id}/answers` answers. */
+  chat: string;
+};
+
 /** What a call waits for. */
 export type AskKind = "result" | "approval" | "answer";
 
@@ -274,6 +282,8 @@ export type Chat = {
   archived: boolean;
   /** Calls that wait for a client or a person. */
   asks: Array<Ask>;
+  /** Calls of sub-agents that wait for a client or a person. They are read and answered at their chats. */
+  asks_below?: Array<AskBelow>;
   /** When these calls time out. */
   awaits_until?: number | null;
   /** The summary that is being written. */
@@ -290,6 +300,8 @@ export type Chat = {
   metadata?: Record<string, string>;
   /** The first model to use from the next turn on, if it is not the agent's. */
   model?: string | null;
+  /** The chat whose call created this one, if it is a sub-agent's. */
+  parent?: string | null;
   /** Progress of running tools. */
   progress?: Array<Progress>;
   /** Queued messages, next first. */
@@ -326,6 +338,8 @@ export type ChatAsks = {
   chat: string;
   /** Its owner. */
   owner: string;
+  /** The chat whose call created it, if it is a sub-agent's. */
+  parent?: string | null;
   /** Its title. */
   title: string;
 };
@@ -646,6 +660,8 @@ export type Heading = {
   archived: boolean;
   /** Its id. */
   id: string;
+  /** The chat whose call created this one, if it is a sub-agent's. */
+  parent?: string | null;
   /** The chat's status. */
   status: Status;
   /** The title; empty before the first message. */
@@ -1383,6 +1399,8 @@ export type Standing = {
   archived: boolean;
   /** Calls that wait for a client or a person. */
   asks: Array<Ask>;
+  /** Calls of sub-agents that wait for a client or a person. They are read and answered at their chats. */
+  asks_below?: Array<AskBelow>;
   /** When these calls time out. */
   awaits_until?: number | null;
   /** The summary that is being written. */
@@ -1431,6 +1449,22 @@ export type StopAfterEnded = {
   how: "stop_after";
   /** The tool. */
   tool: string;
+};
+
+/** What all chats of sub-agents below a chat used, deleted ones included. */
+export type SubAgentUsage = {
+  /** How long turns were at work, in milliseconds, each chat for itself. */
+  alive_ms: number;
+  /** Their cost in millionths of `currency`, known and estimated. */
+  cost_micros: number;
+  /** The currency. */
+  currency?: Currency;
+  /** How many replies they gave. */
+  steps: number;
+  /** Sum of the times of provider calls and finished tool calls, in milliseconds. */
+  time_ms: number;
+  /** Prompt and output tokens, reported and estimated. */
+  tokens: number;
 };
 
 /** A summary that is being written. */
@@ -1579,6 +1613,8 @@ export type Usage = {
   known: Tokens;
   /** How many replies they gave. */
   steps?: number;
+  /** What the chats of sub-agents used, which the other numbers do not include. On a stream it is up to date whenever a sub-agent has ended, and every 20 seconds in between. */
+  sub_agents?: SubAgentUsage | null;
   /** Sum of the times of provider calls and finished tool calls, in milliseconds. */
   time_ms?: number;
 };
