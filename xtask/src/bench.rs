@@ -10,15 +10,11 @@ use std::process::{ExitCode, Stdio};
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 
-use crate::gate::tools;
 use crate::workspace::{self, Package, Workspace};
 
 /// What every line of JSON has: which benchmark, which figure of it, at what size, the figure and its unit, the floor in
 /// the same unit, and the figure divided by the floor.
 pub const KEYS: [&str; 7] = ["bench", "metric", "n", "value", "unit", "floor", "ratio"];
-
-/// The benchmark that other programs are measured in.
-const TOOLS: &str = "tools";
 
 /// How the figures are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,9 +38,6 @@ pub fn list(root: &Path) -> Result<ExitCode> {
 pub fn run(root: &Path, name: &str, form: Form) -> Result<ExitCode> {
     let workspace = Workspace::load(root)?;
     let package = package_of(&workspace, name)?;
-    if name == TOOLS {
-        tools::provide_peers()?;
-    }
     let mut command = workspace::cargo(root);
     command.args(["bench", "--quiet", "--package", &package.name, "--bench", name]);
     command.args(["--features", &package.bench_features.join(",")]);

@@ -5,7 +5,7 @@
 
 mod dependencies;
 mod durations;
-pub mod tools;
+mod tools;
 
 pub use tools::{database_server, provide_nextest, with_server};
 

@@ -104,21 +104,6 @@ fn packages() -> Result<()> {
     install(Command::new("apt-get").args(["install", "-y", "--no-install-recommends"]).args(missing))
 }
 
-/// Makes sure that the programs are there which the tools of a workspace are measured beside and confined with.
-pub fn provide_peers() -> Result<()> {
-    let found = |program: &str| Path::new("/usr/bin").join(program).exists();
-    let missing: Vec<&str> = [("rg", "ripgrep"), ("bwrap", "bubblewrap")]
-        .into_iter()
-        .filter(|(program, _)| !found(program))
-        .map(|(_, package)| package)
-        .collect();
-    if missing.is_empty() {
-        return Ok(());
-    }
-    eprintln!("{} missing: apt-get install -y --no-install-recommends {0}", missing.join(" "));
-    install(Command::new("apt-get").args(["install", "-y", "--no-install-recommends"]).args(missing))
-}
-
 /// A database server for one run of all tests: theirs, or the one that the environment names.
 pub fn database_server() -> Result<Option<PostgresServer>> {
     match std::env::var_os(VARIABLE) {
