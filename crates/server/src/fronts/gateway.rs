@@ -134,7 +134,7 @@ impl Repeat {
     fn is_of(&self, found: &Heading, has_reader: bool, now: Timestamp) -> bool {
         let age = now.since(found.touched);
         match found.status {
-            // Somebody draws several answers at once: nothing says that this is the same client.
+            // A program may draw several answers at once: nothing says that this is the same client.
             Status::Running if has_reader => self.is_retry || self.key.is_some() || !self.sessions.is_empty(),
             Status::Running | Status::Interrupting | Status::Awaiting => true,
             Status::Failed => false,

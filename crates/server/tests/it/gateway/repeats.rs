@@ -137,7 +137,7 @@ async fn requests_beside_each_other_are_told_apart() {
     stage.server.stop().await;
 }
 
-/// FD14: nobody attaches to the generation of another owner.
+/// FD14: no request attaches to the generation of another owner.
 #[tokio::test]
 async fn owners_do_not_meet() {
     let understudy = plays([slowly(LONG), says("Mine.")]);
