@@ -10,8 +10,8 @@ use everturn::stores::{Durability, Memory, Postgres, Sqlite, Store, Tokens, post
 use everturn::{Agent, Builder, Engine, Metrics};
 use everturn_mcp::McpServers;
 use everturn_server::{
-    AnnouncedAddress, ConnectedProviders, DataDir, Drill, FirstToken, GATEWAY_AGENT, Instance, ListenerConfig, Reach, Server,
-    ServerLifetime, ServerParts, WorkspaceService, connect_providers,
+    AnnouncedAddress, ConnectedProviders, DataDir, Drill, FirstToken, GATEWAY_AGENT, Instance, ListenerConfig, Reach,
+    Server, ServerLifetime, ServerParts, WorkspaceService, connect_providers,
 };
 use prometheus_client::registry::Registry;
 

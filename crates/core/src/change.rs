@@ -102,8 +102,7 @@ impl<'a> Change<'a> {
             delegates: delegates(call),
             ..OpenCall::new(call, open.clone())
         };
-        let calls: Vec<OpenCall> =
-            openings.iter().filter(|(_, open)| *open != CallOpening::Left).map(opened).collect();
+        let calls: Vec<OpenCall> = openings.iter().filter(|(_, open)| *open != CallOpening::Left).map(opened).collect();
         let kept = !matches!(reply.stop, Stop::Interrupted | Stop::Broken);
         let since_reply = self.chat.turn.as_ref().map_or(Duration::ZERO, |turn| turn.alive.since_reply);
         let alive = since_reply.saturating_add(AliveSpans::by(self.chat, &self.facts).sum());

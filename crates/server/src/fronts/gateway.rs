@@ -32,6 +32,7 @@ use super::Front;
 use crate::api::problem::{Problem, ProblemKind};
 use crate::api::request::KEY;
 use crate::app::SharedApp;
+use crate::app::generations::Generations;
 use crate::auth::access::Caller;
 use answer::AnswerReader;
 
@@ -187,13 +188,13 @@ pub(crate) async fn generation(
     let conversation_len = conversation.len();
     let _turn = app.gateway.looking[usize::from(hash[0]) % app.gateway.looking.len()].lock().await;
     for number in 0..GENERATIONS_MAX {
-        let new = app.request_chat(caller, &answerer, format!("request {key} {number}"));
-        let (chat, is_attached) = match app.found(&new).await? {
+        let new = Generations(&app).request_chat(caller, &answerer, format!("request {key} {number}"));
+        let (chat, is_attached) = match Generations(&app).found(&new).await? {
             Some(found) if repeat.is_of(&found, app.gateway.has_reader(found.id), app.now()) => (found.id, true),
             Some(_) => continue,
             None => {
                 let settings = Arc::new(settings);
-                (app.answer_request(caller, &new, &conversation, settings).await?, false)
+                (Generations(&app).answer_request(caller, &new, &conversation, settings).await?, false)
             }
         };
         if is_attached {
@@ -224,7 +225,7 @@ pub(crate) fn told(app: &SharedApp, chat: ChatId, conversation_len: usize, is_at
 pub(crate) fn delivered(app: &SharedApp, chat: ChatId) {
     let archiver = app.clone();
     app.begun.spawn(async move {
-        if let Err(error) = archiver.mark_delivered(chat).await {
+        if let Err(error) = Generations(&archiver).mark_delivered(chat).await {
             tracing::warn!(%chat, %error, "delivered generation not marked; an equal request may be told it again");
         }
     });

@@ -10,7 +10,8 @@ use everturn::core::prompt::ToolSpec;
 use everturn::stores::{Memory, Scope, Store, Token, TokenHash, TokenKind, Tokens};
 use everturn::{Agent, Approval, Engine, Metrics, Policy, tool};
 use everturn_server::{
-    GATEWAY_AGENT, ListenAddress, ListenerConfig, ModelOffer, PageFile, Reach, Server, ServerLimits, ServerParts, Site, wire,
+    GATEWAY_AGENT, ListenAddress, ListenerConfig, ModelOffer, PageFile, Reach, Server, ServerLimits, ServerParts, Site,
+    wire,
 };
 use everturn_understudy::{Manner, Understudy};
 use prometheus_client::registry::Registry;

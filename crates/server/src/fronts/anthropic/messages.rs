@@ -12,6 +12,7 @@ use super::request;
 use crate::api::problem::Problem;
 use crate::api::request::LargeJson;
 use crate::app::SharedApp;
+use crate::app::generations::Generations;
 use crate::auth::access::{Authorized, Chatting, Reading};
 use crate::fronts::Front;
 use crate::fronts::gateway::telling::{Form, tell};
@@ -32,8 +33,8 @@ pub(super) async fn create(
     let (hash, form) = (canonical::hash(&body), Form::of(&body));
     let asked = request::parse(&body, app.now())?;
     drop((body, room));
-    let answerer = app.answerer("anthropic", &asked.model)?;
-    app.refuse_unmet(&answerer, &asked.settings, WireFormat::Anthropic)?;
+    let answerer = Generations(&app).answerer("anthropic", &asked.model)?;
+    Generations(&app).refuse_unmet(&answerer, &asked.settings, WireFormat::Anthropic)?;
     let request = GatewayRequest {
         front: Front::Anthropic,
         answerer,

@@ -16,6 +16,7 @@ use everturn::core::view::{Cursor, Event, Standing, View};
 use everturn::stores::StoreError;
 
 use crate::app::SharedApp;
+use crate::app::generations::Generations;
 
 /// The commit that begins the only turn of a generation's chat.
 const BEGIN: Cursor = Cursor { version: Version(1), step: StepId(0), seq: Seq(0) };
@@ -160,7 +161,7 @@ impl AnswerReader {
         let Some(first) = first.filter(|first| first.0 > self.after.0 + 1) else { return Ok(()) };
         let (mut earlier, mut after) = (Vec::new(), self.after);
         loop {
-            let page = self.app.messages_after(self.chat, after, PAGE_LEN).await?;
+            let page = Generations(&self.app).messages_after(self.chat, after, PAGE_LEN).await?;
             let Some(last) = page.last().map(|message| message.id) else { break };
             earlier.extend(page.into_iter().filter(|message| message.id < first));
             if last >= first {

@@ -16,6 +16,7 @@ use super::super::gateway::{self, GatewayRequest, Repeat, canonical};
 use crate::api::problem::Problem;
 use crate::api::request::LargeJson;
 use crate::app::SharedApp;
+use crate::app::generations::Generations;
 use crate::auth::access::{Authorized, Chatting, Reading};
 pub(super) use chunks::error_body;
 use chunks::{ChunkWriter, Heading};
@@ -33,8 +34,8 @@ pub(super) async fn create(
     let (hash, form) = (canonical::hash(&body), Form::of(&body));
     let asked = request::parse(&body, app.now())?;
     drop((body, room));
-    let answerer = app.answerer("openai", &asked.model)?;
-    app.refuse_unmet(&answerer, &asked.settings, WireFormat::OpenAiChat)?;
+    let answerer = Generations(&app).answerer("openai", &asked.model)?;
+    Generations(&app).refuse_unmet(&answerer, &asked.settings, WireFormat::OpenAiChat)?;
     let request = GatewayRequest {
         front: Front::OpenAi,
         answerer,
@@ -50,7 +51,7 @@ pub(super) async fn create(
 
 /// How a generation is to be fetched.
 #[derive(Debug, Deserialize)]
-pub(super) struct RetrieveQuery {
+pub(super) struct RetrieveCompletionQuery {
     #[serde(default)]
     stream: bool,
 }
@@ -60,7 +61,7 @@ pub(super) async fn retrieve(
     State(app): State<SharedApp>,
     caller: Authorized<Reading>,
     Path(id): Path<String>,
-    Query(query): Query<RetrieveQuery>,
+    Query(query): Query<RetrieveCompletionQuery>,
 ) -> Result<Response, Problem> {
     let (chat, len) = gateway::named(PREFIX, &id).ok_or_else(Problem::not_found)?;
     let opened = app.open(&caller, chat).await?;

@@ -20,6 +20,7 @@ use super::super::gateway::telling::{AnswerProtocol as _, Form, failed, tell};
 use super::super::gateway::{self, GatewayRequest, Generation, Repeat, canonical};
 use crate::api::problem::Problem;
 use crate::api::request::LargeJson;
+use crate::app::generations::Generations;
 use crate::app::{OpenedChat, SharedApp};
 use crate::auth::access::{Authorized, Caller, Chatting, Reading};
 use events::{ResponseHead, ResponseWriter};
@@ -40,8 +41,8 @@ pub(super) async fn create(
     let (hash, form) = (canonical::hash(&body), Form::of(&body));
     let asked = request::parse(&body, app.now())?;
     drop((body, room));
-    let answerer = app.answerer("openai", &asked.model)?;
-    app.refuse_unmet(&answerer, &asked.settings, WireFormat::OpenAiResponses)?;
+    let answerer = Generations(&app).answerer("openai", &asked.model)?;
+    Generations(&app).refuse_unmet(&answerer, &asked.settings, WireFormat::OpenAiResponses)?;
     let request = GatewayRequest {
         front: Front::OpenAi,
         answerer,
@@ -94,7 +95,7 @@ async fn look(generation: &mut Generation, head: ResponseHead) -> Result<Value, 
 
 /// How a response is to be fetched.
 #[derive(Debug, Deserialize)]
-pub(super) struct RetrieveQuery {
+pub(super) struct RetrieveResponseQuery {
     #[serde(default)]
     stream: bool,
     starting_after: Option<u64>,
@@ -115,7 +116,7 @@ pub(super) async fn retrieve(
     State(app): State<SharedApp>,
     caller: Authorized<Reading>,
     Path(id): Path<String>,
-    Query(query): Query<RetrieveQuery>,
+    Query(query): Query<RetrieveResponseQuery>,
 ) -> Result<Response, Problem> {
     let (_, mut generation, model) = found(&app, &caller, &id).await?;
     let head = head_of(&generation, model);

@@ -94,7 +94,8 @@ impl From<&Chat> for ChatColumns {
 }
 
 /// Columns that [`heading`] reads. Commands are read only of a chat at rest that has some to apply.
-pub(crate) const HEADING: &str = "id, agent, owner, parent, title, status, archived, internal, version, touched, submitted,
+pub(crate) const HEADING: &str =
+    "id, agent, owner, parent, title, status, archived, internal, version, touched, submitted,
     CASE WHEN submitted > obeyed AND NOT busy THEN ARRAY(
         SELECT inbox.body FROM inbox WHERE inbox.chat = chats.id AND inbox.seq > chats.obeyed) END AS pending";
 
