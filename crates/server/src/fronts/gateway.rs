@@ -188,13 +188,13 @@ pub(crate) async fn generation(
     let conversation_len = conversation.len();
     let _turn = app.gateway.looking[usize::from(hash[0]) % app.gateway.looking.len()].lock().await;
     for number in 0..GENERATIONS_MAX {
-        let new = Generations(&app).request_chat(caller, &answerer, format!("request {key} {number}"));
-        let (chat, is_attached) = match Generations(&app).found(&new).await? {
+        let new = Generations(app).request_chat(caller, &answerer, format!("request {key} {number}"));
+        let (chat, is_attached) = match Generations(app).found(&new).await? {
             Some(found) if repeat.is_of(&found, app.gateway.has_reader(found.id), app.now()) => (found.id, true),
             Some(_) => continue,
             None => {
                 let settings = Arc::new(settings);
-                (Generations(&app).answer_request(caller, &new, &conversation, settings).await?, false)
+                (Generations(app).answer_request(caller, &new, &conversation, settings).await?, false)
             }
         };
         if is_attached {
