@@ -92,6 +92,7 @@ impl TokenKind {
     }
 
     /// Its name, as it is stored.
+    #[cfg(any(feature = "sqlite", feature = "postgres"))]
     pub(crate) const fn name(&self) -> &'static str {
         match self {
             Self::Bearer => "token",
@@ -101,6 +102,7 @@ impl TokenKind {
     }
 
     /// The kind with this name and parent. `None` for names of later releases, and if the parent is missing.
+    #[cfg(any(feature = "sqlite", feature = "postgres"))]
     pub(crate) fn named(name: &str, parent: Option<TokenHash>) -> Option<Self> {
         match (name, parent) {
             ("token", None) => Some(Self::Bearer),

@@ -16,6 +16,7 @@ use axum::response::{IntoResponse as _, Response};
 use everturn::core::ids::ChatId;
 use everturn::stores::{TokenHash, TokenKind};
 use futures_util::FutureExt as _;
+use hyper::body::Body as _;
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
@@ -256,7 +257,8 @@ fn unread(
 }
 
 /// Requires JSON for requests that change something, because no form of another site can send it. Runs after routing, so
-/// that an unknown method is answered with 405.
+/// that an unknown method is answered with 405. Stock clients stop an answer with a request that has neither a body nor a
+/// type, so the fronts take it: what a form sends has a type, and no token.
 pub async fn is_json(request: Request, next: Next) -> Response {
     match check_json(&request) {
         Ok(()) => next.run(request).await,
@@ -269,6 +271,10 @@ fn check_json(request: &Request) -> Result<(), Problem> {
         return Ok(());
     }
     let content_type = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let has_body = !request.body().is_end_stream();
+    if Front::of(request.uri().path()).is_some() && !request.headers().contains_key(header::CONTENT_TYPE) && !has_body {
+        return Ok(());
+    }
     let essence = content_type.unwrap_or_default().split(';').next().unwrap_or_default().trim();
     if essence.eq_ignore_ascii_case("application/json") {
         return Ok(());
