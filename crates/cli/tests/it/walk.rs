@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use reqwest::{Method, StatusCode};
+use reqwest::{Client, Method, StatusCode};
 use serde_json::{Value, json};
 
 use crate::daemon::{Daemon, Scratch};
@@ -137,6 +137,28 @@ impl Walk {
         }
         self.left.remove(&("GET".into(), "/v1/stream".into()));
     }
+
+    /// What the web page does to log in, and out again.
+    async fn sessions(&mut self) {
+        let made = self.go(Method::POST, "/v1/codes", &[], json!({"scopes": ["read"]})).await;
+        let (client, session) = (Client::new(), format!("{}/v1/session", self.daemon.base));
+        let opened = client.post(&session).json(&json!({"code": made["code"]})).send().await.unwrap();
+        assert_eq!(opened.status(), StatusCode::CREATED);
+        let cookie = opened.headers()["set-cookie"].to_str().unwrap().split(';').next().unwrap().to_owned();
+        let key = opened.json::<Value>().await.unwrap()["key"].as_str().unwrap().to_owned();
+        self.left.remove(&("POST".into(), "/v1/session".into()));
+        self.go(Method::GET, "/v1/session", &[], Value::Null).await;
+        let open = self.go(Method::GET, "/v1/sessions", &[], Value::Null).await;
+        let closing = client.delete(&session).header("cookie", cookie).header("x-everturn-key", key);
+        let closed = closing.header("origin", &self.daemon.base).send().await.unwrap();
+        assert_eq!(closed.status(), StatusCode::NO_CONTENT);
+        self.left.remove(&("DELETE".into(), "/v1/session".into()));
+        let id = open["sessions"][0]["id"].as_str().unwrap();
+        self.go(Method::DELETE, "/v1/sessions/{id}", &[id], Value::Null).await;
+        let (status, answer) = self.daemon.answer(Method::POST, "/v1/drill", &json!({"what": "cut"})).await;
+        assert_eq!(status, StatusCode::NOT_FOUND, "it has a key, so nothing is broken for show: {answer}");
+        self.left.remove(&("POST".into(), "/v1/drill".into()));
+    }
 }
 
 /// Whatever the document describes can be done.
@@ -149,5 +171,6 @@ async fn every_endpoint_does_what_it_is_for() {
     walk.work().await;
     walk.wait().await;
     walk.house().await;
+    walk.sessions().await;
     assert_eq!(walk.left, BTreeSet::new(), "these were not tried");
 }
