@@ -18,7 +18,7 @@ const ANSWER_TIME: Duration = Duration::from_millis(100);
 
 /// Breaks something for show. Only a server without any key, which listens on loopback alone, does this; another answers
 /// 404.
-#[utoipa::path(post, path = "/v1/drill", operation_id = "drill", tag = "server", request_body = wire::DrillOrder, security(("token" = [])), responses(
+#[utoipa::path(post, path = "/v1/drill", operation_id = "runDrill", tag = "server", request_body = wire::DrillOrder, security(("token" = [])), responses(
     (status = 200, description = "It is broken", body = wire::Drilled),
     (status = 404, description = "The server does real work", body = wire::ProblemBody),
     (status = 422, description = "No parent would start another process", body = wire::ProblemBody),

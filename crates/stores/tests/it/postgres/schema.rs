@@ -17,7 +17,7 @@ async fn a_newer_schema_is_refused() {
     drop(open(&url, PostgresOptions::default()).await);
     psql(&url, "UPDATE everturn_schema SET version = 99").expect("it can be written");
     match Postgres::open(&url, PostgresOptions::default()).await.map(drop) {
-        Err(StoreError::Unreadable(why)) => assert!(why.contains("99") && why.contains("up to 7"), "{why}"),
+        Err(StoreError::Unreadable(why)) => assert!(why.contains("99") && why.contains("up to 10"), "{why}"),
         other => panic!("{other:?}"),
     }
 }

@@ -39,7 +39,7 @@ async fn healthy_stores_have_no_defects() {
     drop((inspection, store));
     let mut inspection = SqliteInspection::open(dir.as_ref()).unwrap();
     assert_eq!(inspection.damage(|| ()), Ok(Vec::new()));
-    assert_eq!(inspection.schema(), Ok((6, 6)));
+    assert_eq!(inspection.schema(), Ok((9, 9)));
 }
 
 /// A chat with a draft and a command, broken by one statement.
