@@ -53,7 +53,7 @@ fn a_newer_schema_is_refused_with_both_numbers() {
     let file = dir.as_ref().join("everturn.db");
     Connection::open(&file).unwrap().pragma_update(None, "user_version", 99).unwrap();
     assert!(matches!(refused(&dir), OpenError::Newer { found: 99, known: 9 }));
-    assert_eq!(refused(&dir).to_string(), "the database has schema 99, and this program knows up to 6: upgrade it");
+    assert_eq!(refused(&dir).to_string(), "the database has schema 99, and this program knows up to 9: upgrade it");
     let found: i64 =
         Connection::open(&file).unwrap().pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
     assert_eq!(found, 99);
