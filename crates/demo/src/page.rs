@@ -56,7 +56,7 @@ pub(super) async fn run(is_kept: bool) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// An address that was free a moment ago, because the server has to come back to the same one.
+/// An address that was free a moment ago: the restarted server must have the same one.
 fn free_address() -> anyhow::Result<SocketAddr> {
     let bound = [PORT, 0].into_iter().find_map(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).ok());
     Ok(bound.context("no port is free")?.local_addr()?)

@@ -454,7 +454,7 @@ impl ServerConfig {
         self.oauth.redirect_port
     }
 
-    /// The owner that a login is stored for, which is nobody in particular if all share it.
+    /// The owner that a login is stored for. Empty if all owners share it.
     pub(crate) fn login_owner<'a>(&self, owner: &'a str) -> &'a str {
         match self.scope {
             ServerScope::Owner | ServerScope::Chat => owner,

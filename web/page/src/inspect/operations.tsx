@@ -1,4 +1,4 @@
-// How the server is doing: work, recoveries, latencies, budgets, and who may come in.
+// How the server is doing: work, recoveries, latencies, budgets, and access tokens.
 
 import type { Account, Bounds, ChatAsks, TokenInfo, Used } from "@everturn/client";
 import { useEffect, useState } from "preact/hooks";

@@ -1,4 +1,4 @@
-// Who is logged in. The session has two halves: a cookie that scripts cannot read, and a key that other sites and ports
+// The session of the page. It has two halves: a cookie that scripts cannot read, and a key that other sites and ports
 // cannot read. A request needs both.
 
 import { signal } from "@preact/signals";
@@ -46,7 +46,7 @@ export const now = (): number => Date.now() + clockOffset.value;
 
 export const can = (scope: ScopeName): boolean => session.value?.scopes.includes(scope) ?? false;
 
-/** Takes a one-time code out of the address, if there is one, and finds out who is logged in. */
+/** Takes a one-time code out of the address, if there is one, and reads the session. */
 export async function enter(): Promise<void> {
   const code = new URLSearchParams(location.hash.slice(1)).get("code");
   if (code) {
